@@ -1,0 +1,79 @@
+"""Next-token laws: logits to probabilities, drawing, and distances between laws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from selector.errors import UserError
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How logits are warped: temperature, then top-k, then top-p, the order of transformers' `generate`.
+
+    `temperature == 0` is greedy decoding: the law is one-hot at the argmax. `top_k == 0` keeps all tokens.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise UserError(f"temperature is {self.temperature}: give a finite number that is 0 (greedy) or more.")
+        if not 0 < self.top_p <= 1:
+            raise UserError(f"top_p is {self.top_p}: give a number above 0 and at most 1.")
+        if self.top_k < 0:
+            raise UserError(f"top_k is {self.top_k}: give 0 (all tokens) or more.")
+
+
+def warp(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Law of the next token, float32 (float64 stays), shape of `logits [..., vocab]`; rows sum to 1."""
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    if sampling.temperature == 0:
+        return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+    logits = logits / sampling.temperature
+    if 0 < sampling.top_k < logits.shape[-1]:
+        smallest = logits.topk(sampling.top_k).values[..., -1:]
+        logits = logits.masked_fill(logits < smallest, float("-inf"))
+    if sampling.top_p < 1:
+        logits = logits.masked_fill(_outside_nucleus(logits, sampling.top_p), float("-inf"))
+    return torch.softmax(logits, -1)
+
+
+def _outside_nucleus(logits: Tensor, top_p: float) -> Tensor:
+    """True for the tokens that transformers' TopPLogitsWarper removes: ascending mass at most `1 - top_p`."""
+    ascending, order = logits.sort(-1)
+    removed = torch.softmax(ascending, -1).cumsum(-1) <= 1 - top_p
+    removed[..., -1] = False
+    return torch.zeros_like(removed).scatter_(-1, order, removed)
+
+
+def draw(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """One token a row of `probs [rows, vocab]` by inverse CDF with float64 prefix sums; `[rows]`, int64.
+
+    A token of probability zero is never drawn, also when the uniform number is 0 or the row sums to 1 - 1e-7.
+    """
+    cumulative = probs.double().cumsum(-1)
+    uniform = torch.rand(len(probs), 1, dtype=torch.float64, generator=generator, device=probs.device)
+    index = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)[:, 0]
+    last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).to(torch.uint8).argmax(-1)
+    return torch.minimum(index, last)
+
+
+def entropy(probs: Tensor) -> Tensor:
+    """Shannon entropy in nats over the last dimension."""
+    return torch.special.entr(probs).sum(-1)
+
+
+def kl_divergence(probs: Tensor, other: Tensor, floor: float = 1e-10) -> Tensor:
+    """`KL(probs || other)` in nats; `other` is floored, so that disjoint supports give a large finite number."""
+    return (torch.special.xlogy(probs, probs) - probs * other.clamp(min=floor).log()).sum(-1)
+
+
+def l1_distance(probs: Tensor, other: Tensor) -> Tensor:
+    """`sum |probs - other|`, between 0 and 2."""
+    return (probs - other).abs().sum(-1)

@@ -66,12 +66,14 @@ def draw(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 def entropy(probs: Tensor) -> Tensor:
     """Shannon entropy in nats over the last dimension."""
-    return torch.special.entr(probs).sum(-1)
+    terms: Tensor = torch.special.entr(probs)
+    return terms.sum(-1)
 
 
 def kl_divergence(probs: Tensor, other: Tensor, floor: float = 1e-10) -> Tensor:
     """`KL(probs || other)` in nats; `other` is floored, so that disjoint supports give a large finite number."""
-    return (torch.special.xlogy(probs, probs) - probs * other.clamp(min=floor).log()).sum(-1)
+    own: Tensor = torch.special.xlogy(probs, probs)
+    return (own - probs * other.clamp(min=floor).log()).sum(-1)
 
 
 def l1_distance(probs: Tensor, other: Tensor) -> Tensor:

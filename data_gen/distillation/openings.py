@@ -14,8 +14,8 @@ Opening = tuple[str, bool]
 BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
 
 WORDS: dict[str, list[str]] = {
-    "name": "Maria Tom Aisha Ben Chloe David Elena Farid Grace Hugo Ines James Kofi Lena Marco Nora Omar".split(),
-    "thing": "apples books pencils tickets marbles cookies stamps eggs shirts candles boxes flowers coins".split(),
+    "name": ["Maria", "Tom", "Aisha", "Ben", "Chloe", "David", "Elena", "Farid", "Grace", "Hugo", "Ines", "James", "Kofi", "Lena", "Marco", "Nora", "Omar"],
+    "thing": ["apples", "books", "pencils", "tickets", "marbles", "cookies", "stamps", "eggs", "shirts", "candles", "boxes", "flowers", "coins"],
     "place": [
         "a lighthouse", "a quiet village", "a crowded train", "an old library", "a desert town", "the sea floor",
         "a mountain hut", "a space station", "a hospital at night", "a bakery before dawn", "a flooded city",
@@ -26,7 +26,7 @@ WORDS: dict[str, list[str]] = {
         "the last beekeeper", "a nervous pianist", "an honest thief", "a robot gardener", "a lonely giant",
         "a student of stars", "a ferry captain", "a ghost who cannot sleep", "a grandmother with a secret",
     ],
-    "feeling": "hope grief envy joy regret courage homesickness wonder shame patience boredom relief".split(),
+    "feeling": ["hope", "grief", "envy", "joy", "regret", "courage", "homesickness", "wonder", "shame", "patience", "boredom", "relief"],
     "form": [
         "short story", "poem", "letter", "diary entry", "monologue", "fable", "scene of a play", "fairy tale",
         "limerick", "travel report", "ghost story", "dialogue", "blog post", "speech", "song",
@@ -63,7 +63,7 @@ WORDS: dict[str, list[str]] = {
         "the ISBN check digit", "a spiral matrix", "an inventory of a shop", "a word search puzzle",
     ],
     "language": ["French", "Spanish", "Italian"],
-    "code": "Python Python Python JavaScript Java C++ SQL Bash".split(),
+    "code": ["Python", "Python", "Python", "JavaScript", "Java", "C++", "SQL", "Bash"],
     "topic": [
         "photosynthesis", "the water cycle", "inflation", "black holes", "healthy sleep", "the French Revolution",
         "machine learning", "climate change", "good study habits", "vaccines", "the Roman army", "jazz", "chess",
@@ -100,12 +100,11 @@ COMPLETE: dict[str, list[str]] = {
         "Write a function that {algo}. Give the code in {code} and a small test.",
         "Complete the following Python function. Give the whole function in one code block, then explain in a few "
         "sentences how it works.\n\n```python\nfrom typing import Dict, List, Optional\n\n\n{function}"
-        "    >>> # see the tests\n    \"\"\"\n```",
+        '    >>> # see the tests\n    """\n```',
         "Solve this exercise in {code}: model {exercise}. Show the code, then explain it.",
     ],
     "math_easy": [
-        "{name} has {n} {thing} and buys {m} more each day. How many {thing} does {name} have after {k} days? "
-        + BOXED,
+        "{name} has {n} {thing} and buys {m} more each day. How many {thing} does {name} have after {k} days? " + BOXED,
         "{name} sells {n} {thing} for ${k} each and spends ${m}. How much money is left? " + BOXED,
         "A shop has {n} {thing}. It sells {k} percent of them and then gets {m} new ones. How many are there now? "
         + BOXED,

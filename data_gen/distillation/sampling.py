@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, StaticCache
@@ -140,9 +141,8 @@ def sample_shards(
 
     Shards that already exist are counted, not made again: shard `i` depends on `seed` and `i` alone.
     """
-    from safetensors import safe_open
-
-    end_token = int(tokenizer.convert_tokens_to_ids(end_of_turn))
+    end_token = tokenizer.convert_tokens_to_ids(end_of_turn)
+    assert isinstance(end_token, int)
     done, index = 0, 0
     while done < token_budget:
         path = folder / f"text-{index:05d}.safetensors"

@@ -59,7 +59,10 @@ class ActionSpace:
         branches, trunk, length = self.limits
         chains = [Expansion(1, 0, depth) for depth in range(trunk + length + 1)]
         trees = [
-            Expansion(k, l1, l2) for k in range(2, branches + 1) for l1 in range(trunk + 1) for l2 in range(1, length + 1)
+            Expansion(k, l1, l2)
+            for k in range(2, branches + 1)
+            for l1 in range(trunk + 1)
+            for l2 in range(1, length + 1)
         ]
         return tuple(chains + trees)
 
@@ -74,5 +77,7 @@ class ActionSpace:
         """The action of an expansion, in any of its forms."""
         action = self._index.get(expansion.canonical())
         if action is None:
-            raise UserError(f"expansion {expansion} is outside the action space up to {self.limits}: take a smaller one.")
+            raise UserError(
+                f"expansion {expansion} is outside the action space up to {self.limits}: take a smaller one."
+            )
         return action

@@ -1,0 +1,115 @@
+"""The measured pass times of a machine, and the time of a decoding step with each action."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from selector.errors import UserError
+from selector.trees.expansion import ActionSpace, Expansion
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class LatencyProfile:
+    """Seconds of one pass, `[contexts][widths]`: `width` new tokens after `context` cached ones.
+
+    Attributes:
+        contexts, widths: the measured grid, ascending.
+        target_seconds, draft_seconds: medians of one pass.
+        overhead_seconds: per width, what a step of that many target rows spends outside the models
+            (verification, cache, Python); `selector_seconds` is the cost of features and network.
+        plain_seconds: per context, one token of transformers' own `generate`.
+        machine: what was measured on (device, dtype, threads, versions, pair).
+    """
+
+    contexts: tuple[int, ...]
+    widths: tuple[int, ...]
+    target_seconds: tuple[tuple[float, ...], ...]
+    draft_seconds: tuple[tuple[float, ...], ...]
+    overhead_seconds: tuple[float, ...]
+    plain_seconds: tuple[float, ...]
+    selector_seconds: float = 0.0
+    machine: dict[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    def target_time(self, context: Tensor, width: int) -> Tensor:
+        """Seconds of one target pass over `width` new tokens at each `context [roots]`."""
+        return self._interpolate(self.target_seconds, context, width)
+
+    def draft_time(self, context: Tensor, width: int) -> Tensor:
+        """Seconds of one draft pass over `width` new tokens at each `context [roots]`."""
+        return self._interpolate(self.draft_seconds, context, width)
+
+    def plain_time(self, context: Tensor) -> Tensor:
+        """Seconds a token of transformers' `generate` at each `context [roots]`."""
+        return torch.from_numpy(np.interp(context.double().numpy(), self.contexts, self.plain_seconds))
+
+    def step_time(self, context: Tensor, expansion: Expansion) -> Tensor:
+        """`T(l, a)` (paper, section 4, with the width of each pass): seconds of one step, `[roots]`, float64.
+
+        A tree of depth `D` takes `D` draft passes: the first covers the root token, those up to the trunk's
+        end one token, the others a whole level. The deepest level is not run through the draft.
+        """
+        branches, trunk, length = expansion
+        seconds = self.target_time(context, 1 + expansion.num_drafted)
+        for position in range(min(trunk + 1, expansion.max_depth)):
+            seconds = seconds + self.draft_time(context + position, 1)
+        for level in range(1, length):
+            seconds = seconds + self.draft_time(context + trunk + 1 + (level - 1) * branches, branches)
+        overhead = np.interp(1 + expansion.num_drafted, self.widths, self.overhead_seconds)
+        return seconds + float(overhead)
+
+    def action_times(self, context: Tensor, space: ActionSpace) -> Tensor:
+        """`[roots, actions]`, float64 seconds, without the selector's own cost."""
+        lengths, inverse = context.unique(return_inverse=True)
+        return torch.stack([self.step_time(lengths, expansion) for expansion in space.expansions], 1)[inverse]
+
+    def _interpolate(self, table: tuple[tuple[float, ...], ...], context: Tensor, width: int) -> Tensor:
+        """Linear in both directions; past the grid's end it extrapolates in width, and stays flat in context."""
+        columns = np.asarray(table)
+        if width > self.widths[-1] and len(self.widths) > 1:
+            slope = (columns[:, -1] - columns[:, -2]) / (self.widths[-1] - self.widths[-2])
+            at_width = columns[:, -1] + np.maximum(slope, 0.0) * (width - self.widths[-1])
+        else:
+            at_width = np.array([np.interp(width, self.widths, row) for row in columns])
+        return torch.from_numpy(np.interp(context.double().numpy(), self.contexts, at_width))
+
+    def save(self, path: Path) -> None:
+        """Write JSON by way of a temporary file."""
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(json.dumps(asdict(self), indent=1))
+        os.replace(temporary, path)
+
+    @classmethod
+    def load(cls, path: Path) -> LatencyProfile:
+        """Read and check a profile."""
+        try:
+            return cls.from_dict(json.loads(path.read_text()))
+        except FileNotFoundError:
+            raise UserError(f"profile {str(path)!r} does not exist: make one with `ddte profile`.") from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise UserError(f"profile {str(path)!r} is not a latency profile ({error}): make one with `ddte profile`.")
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> LatencyProfile:
+        """Inverse of `dataclasses.asdict`, also after JSON."""
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"schema is {data.get('schema')!r}, expected {SCHEMA}")
+        pairs = {"target_seconds", "draft_seconds"}
+        flat = {"contexts", "widths", "overhead_seconds", "plain_seconds"}
+        values = {name: tuple(map(tuple, data[name])) if name in pairs else data[name] for name in data}
+        profile = cls(**{name: tuple(value) if name in flat else value for name, value in values.items()})
+        shape = (len(profile.contexts), len(profile.widths))
+        for name in pairs:
+            if np.asarray(getattr(profile, name)).shape != shape:
+                raise ValueError(f"{name} must have shape {shape}")
+        return profile

@@ -97,19 +97,22 @@ class LatencyProfile:
         except FileNotFoundError:
             raise UserError(f"profile {str(path)!r} does not exist: make one with `ddte profile`.") from None
         except (ValueError, TypeError, KeyError) as error:
-            raise UserError(f"profile {str(path)!r} is not a latency profile ({error}): make one with `ddte profile`.")
+            message = f"profile {str(path)!r} is not a latency profile ({error}): make one with `ddte profile`."
+            raise UserError(message) from None
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> LatencyProfile:
         """Inverse of `dataclasses.asdict`, also after JSON."""
         if data.get("schema") != SCHEMA:
             raise ValueError(f"schema is {data.get('schema')!r}, expected {SCHEMA}")
-        pairs = {"target_seconds", "draft_seconds"}
-        flat = {"contexts", "widths", "overhead_seconds", "plain_seconds"}
-        values = {name: tuple(map(tuple, data[name])) if name in pairs else data[name] for name in data}
-        profile = cls(**{name: tuple(value) if name in flat else value for name, value in values.items()})
+        values = dict(data)
+        for name in ("target_seconds", "draft_seconds"):
+            values[name] = tuple(map(tuple, data[name]))
+        for name in ("contexts", "widths", "overhead_seconds", "plain_seconds"):
+            values[name] = tuple(data[name])
+        profile = cls(**values)
         shape = (len(profile.contexts), len(profile.widths))
-        for name in pairs:
+        for name in ("target_seconds", "draft_seconds"):
             if np.asarray(getattr(profile, name)).shape != shape:
                 raise ValueError(f"{name} must have shape {shape}")
         return profile

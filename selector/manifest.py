@@ -1,0 +1,111 @@
+"""The manifest of a data set: what was generated, from what, and how far it got."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from selector.errors import UserError
+from selector.provenance import content_hash, write_json
+from selector.trees.expansion import ActionSpace
+
+SCHEMA = 1
+FILE_NAME = "manifest.json"
+
+
+@dataclass
+class Unit:
+    """One piece of work: its rows lie in `shards/<shard>`; `error` says why a failed one has none."""
+
+    id: str
+    status: Literal["pending", "done", "failed"] = "pending"
+    shard: str = ""
+    rows: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+
+@dataclass
+class Manifest:
+    """`manifest.json` of a data set folder.
+
+    Attributes:
+        config: the resolved configuration of the run that generates the set.
+        action_space: `(K, L1, L2)`, the limits of the labelled actions.
+        verifiers: names of the labelled verifiers.
+        scalars: names of the scalar features, in the order of the rows' `scalars`.
+        hidden_sizes: `{"target": d_p, "draft": d_q}`.
+        target_fingerprint, draft_fingerprint: identify the two models.
+        draft_warp: `same`, or the draft's own `(temperature, top-p)`.
+        complete: true once no unit is pending.
+    """
+
+    config: dict[str, Any]
+    action_space: tuple[int, int, int]
+    verifiers: list[str]
+    scalars: list[str]
+    hidden_sizes: dict[str, int]
+    target_fingerprint: str
+    draft_fingerprint: str
+    dtype: str = "float32"
+    draft_warp: Any = "same"
+    seed: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    git_revision: str = ""
+    units: list[Unit] = field(default_factory=list)
+    complete: bool = False
+    schema: int = SCHEMA
+
+    @property
+    def space(self) -> ActionSpace:
+        return ActionSpace(*self.action_space)
+
+    def hash(self) -> str:
+        """Identity of the data set: SHA-256 of the manifest's content."""
+        return content_hash(asdict(self))
+
+    def shard_rows(self) -> dict[str, int]:
+        """Rows that each shard must hold, in the units' order; failed and pending units have none."""
+        rows: dict[str, int] = {}
+        for unit in self.units:
+            if unit.status == "done" and unit.rows:
+                rows[unit.shard] = rows.get(unit.shard, 0) + unit.rows
+        return rows
+
+    def save(self, folder: Path) -> None:
+        """Write `manifest.json` atomically."""
+        write_json(folder / FILE_NAME, asdict(self))
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """Read `folder/manifest.json`; a UserError names the field that does not fit."""
+        path = folder / FILE_NAME
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise UserError(f"data set {str(folder)!r} has no {FILE_NAME}: make one with `ddte generate`.") from None
+        except ValueError as error:
+            raise UserError(f"manifest {str(path)!r} is not JSON ({error}): generate the data set again.") from None
+        return cls.from_dict(data, str(path))
+
+    @classmethod
+    def from_dict(cls, data: Any, source: str = FILE_NAME) -> Manifest:
+        """Inverse of `dataclasses.asdict`, also after JSON."""
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != SCHEMA:
+            raise UserError(f"schema of {source!r} is {schema!r}: this version reads {SCHEMA}; generate the set again.")
+        names = {entry.name for entry in fields(cls)}
+        wrong = sorted(names.symmetric_difference(data))
+        if wrong:
+            state = "missing" if wrong[0] in names else "unknown"
+            raise UserError(f"{wrong[0]} of {source!r} is {state}: generate the data set again.")
+        values = dict(data)
+        try:
+            values["units"] = [Unit(**unit) for unit in data["units"]]
+            branches, trunk, length = data["action_space"]
+        except (TypeError, ValueError) as error:
+            raise UserError(f"manifest {source!r} is damaged ({error}): generate the data set again.") from None
+        values["action_space"] = (branches, trunk, length)
+        return cls(**values)

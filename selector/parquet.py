@@ -1,0 +1,67 @@
+"""Reading and writing the columns of parquet shards as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from selector.errors import UserError
+
+
+def list_column(rows: list[Tensor], kind: Any) -> Any:
+    """Rows of equal length as an arrow list column of a float type."""
+    values = torch.stack(rows).detach().cpu().double().numpy().astype(kind.to_pandas_dtype())
+    offsets = np.arange(len(rows) + 1, dtype=np.int32) * values.shape[1]
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1), kind))
+
+
+def read_shards(folder: Path, shard_rows: Mapping[str, int]) -> Any:
+    """One arrow table of all shards; each must hold as many rows as the manifest says."""
+    tables = []
+    for name, rows in shard_rows.items():
+        path = folder / name
+        try:
+            table = pq.read_table(path)
+        except FileNotFoundError:
+            raise UserError(f"shard {str(path)!r} is missing: run `ddte generate` again.") from None
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"shard {str(path)!r} cannot be read ({error}): delete it and generate again.") from None
+        if table.num_rows != rows:
+            raise UserError(f"rows of {str(path)!r} is {table.num_rows}: the manifest says {rows}; generate again.")
+        tables.append(table)
+    try:
+        return pa.concat_tables(tables)
+    except pa.ArrowInvalid as error:
+        raise UserError(f"shards of {str(folder)!r} have different columns ({error}): generate again.") from None
+
+
+def column(table: Any, name: str) -> Any:
+    """A column without empty rows."""
+    if name not in table.column_names:
+        raise UserError(f"column {name} is missing: generate the data set again with this version.")
+    values = table.column(name).combine_chunks()
+    if values.null_count:
+        raise UserError(f"{name} has {values.null_count} empty rows: generate the data set again.")
+    return values
+
+
+def numbers(table: Any, name: str) -> Tensor:
+    """A column of numbers, `[rows]`, float64."""
+    return torch.from_numpy(column(table, name).to_numpy(zero_copy_only=False).astype(np.float64))
+
+
+def matrix(table: Any, name: str, width: int) -> Tensor:
+    """A list column as float32 `[rows, width]`."""
+    lists = column(table, name)
+    lengths = np.diff(lists.offsets.to_numpy())
+    if (lengths != width).any():
+        raise UserError(f"{name} has a row of length {lengths[lengths != width][0]}: the manifest says {width}.")
+    values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+    return torch.from_numpy(values.reshape(-1, width))

@@ -35,7 +35,11 @@ class LanguageModel(Protocol):
     hidden_size: int
     support: Tensor | None
     device: torch.device
-    fingerprint: str
+
+    @property
+    def fingerprint(self) -> str:
+        """See above; computed when first asked for."""
+        ...
 
     @property
     def length(self) -> int:
@@ -46,12 +50,13 @@ class LanguageModel(Protocol):
         """Forget the sequence."""
         ...
 
-    def extend(self, tokens: Tensor, parents: Sequence[int]) -> Scores:
+    def extend(self, tokens: Tensor, parents: Sequence[int], last_rows: int = 0) -> Scores:
         """Run `tokens [rows]` in one pass as new pending rows.
 
         `parents[i]` is the pending row (counted since the last `keep`, over all calls) that row `i` follows,
         or -1 for the end of the committed context. A row sees the committed context and its own ancestors
-        only; its position is `length + depth`.
+        only; its position is `length + depth`. `last_rows` returns the scores of so many last rows only
+        (0: all), which saves the head's work on a prompt.
         """
         ...
 

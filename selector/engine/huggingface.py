@@ -1,0 +1,151 @@
+"""A pair of transformers models: loading, the checks that they fit together, and prompts as token ids."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from selector.config import EMBEDDED_TARGET, PairConfig
+from selector.engine.causal_model import HuggingFaceModel
+from selector.engine.early_exit import is_early_exit, load_draft
+from selector.engine.embedded import embedded_folder
+from selector.errors import UserError
+
+__all__ = ["HuggingFaceModel", "Pair", "load_pair"]
+
+
+@dataclass
+class Pair:
+    """A target and a draft over one vocabulary.
+
+    Attributes:
+        tokenizer: the target's; it may hold a chat template.
+        end_ids: tokens that end a text.
+        config: what was asked for.
+    """
+
+    target: HuggingFaceModel
+    draft: HuggingFaceModel
+    tokenizer: PreTrainedTokenizerBase
+    end_ids: tuple[int, ...]
+    dtype: torch.dtype
+    config: PairConfig
+
+    def encode(self, prompt: str, chat_template: bool = True) -> list[int]:
+        """Token ids of a prompt, as a user's turn of the tokenizer's chat template where it has one."""
+        tokenizer: Any = self.tokenizer
+        if not prompt:
+            raise UserError("prompt is '': give at least one character.")
+        if chat_template and tokenizer.chat_template:
+            chat = [{"role": "user", "content": prompt}]
+            prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+            return list(tokenizer(prompt, add_special_tokens=False)["input_ids"])
+        return list(tokenizer(prompt)["input_ids"])
+
+    def decode(self, tokens: list[int]) -> str:
+        """Text of generated tokens, without special tokens."""
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def load_pair(config: PairConfig) -> Pair:
+    """Load both models. Raises UserError when one is missing, is not supported, or they do not fit together."""
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    device = torch.device(pick_device(config.device))
+    dtype = pick_dtype(config.dtype, device)
+    _check_folder("draft", config.draft)
+    source = str(embedded_folder()) if config.target == EMBEDDED_TARGET else config.target
+    draft_kind = "early exit" if is_early_exit(Path(config.draft)) else "plain"
+    tokenizer = _load_tokenizer("target", source)
+    if draft_kind == "plain":
+        check_vocabularies(tokenizer, _load_tokenizer("draft", config.draft))
+    target_model = _load_model("target", source, dtype, device)
+    target = HuggingFaceModel(target_model, tokenizer=tokenizer)
+    if draft_kind == "early exit":
+        draft_model, support = load_draft(Path(config.draft), target_model)
+    else:
+        draft_model, support = _load_model("draft", config.draft, dtype, device), None
+    draft = HuggingFaceModel(draft_model, support, tokenizer)
+    if draft.vocab_size != target.vocab_size:
+        message = f"draft {config.draft!r} has a vocabulary of {draft.vocab_size} tokens and the target one of "
+        raise UserError(f"{message}{target.vocab_size}: take a draft with the target's vocabulary.")
+    return Pair(target, draft, tokenizer, end_tokens(target_model, tokenizer), dtype, config)
+
+
+def pick_device(name: str) -> str:
+    """`auto` is CUDA where there is one."""
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def pick_dtype(name: str, device: torch.device) -> torch.dtype:
+    """`auto` is bfloat16 where the device multiplies it natively, else float32."""
+    if name != "auto":
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+    return torch.bfloat16 if device.type == "cpu" and _cpu_multiplies_bfloat16() else torch.float32
+
+
+def _cpu_multiplies_bfloat16() -> bool:
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(bool(getattr(torch.cpu, check, lambda: False)()) for check in checks)
+
+
+def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Tokens that end a text: the generation config's, else the tokenizer's."""
+    found: Any = getattr(model.generation_config, "eos_token_id", None)
+    if found is None:
+        found = tokenizer.eos_token_id
+    if found is None:
+        return ()
+    return tuple(int(token) for token in (found if isinstance(found, (list, tuple)) else [found]))
+
+
+def check_vocabularies(target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase) -> None:
+    """Refuse a draft whose tokens do not mean what the target's mean."""
+    own, other = target.get_vocab(), draft.get_vocab()
+    if own == other:
+        return
+    different = sorted(token for token in own.keys() | other.keys() if own.get(token) != other.get(token))
+    raise UserError(
+        f"draft has another vocabulary than the target ({len(different)} tokens differ, for example {different[0]!r}): "
+        "take a draft of the target's family, or make one with `ddte distill`."
+    )
+
+
+def _load_model(field: str, source: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    _check_folder(field, source)
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    except (OSError, ValueError) as error:
+        raise _not_loaded(field, source, error) from None
+    moved: PreTrainedModel = model.to(device)
+    return moved
+
+
+def _load_tokenizer(field: str, source: str) -> PreTrainedTokenizerBase:
+    _check_folder(field, source)
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise _not_loaded(field, source, error) from None
+    return tokenizer
+
+
+def _check_folder(field: str, source: str) -> None:
+    """A path that does not exist must not be taken for a hub id."""
+    looks_like_path = source.startswith((".", "/", "~")) or source.count("/") > 1
+    if looks_like_path and not os.path.isdir(source):
+        raise UserError(f"{field} is {source!r}: no such folder; give a model folder or a hub id.")
+
+
+def _not_loaded(field: str, source: str, error: Exception) -> UserError:
+    reason = str(error).strip().splitlines()[0].rstrip(".")
+    return UserError(f"{field} is {source!r}: it could not be loaded as a causal language model ({reason}).")

@@ -70,7 +70,7 @@ class LatencyProfile:
 
     def action_times(self, context: Tensor, space: ActionSpace) -> Tensor:
         """`[roots, actions]`, float64 seconds, without the selector's own cost."""
-        lengths, inverse = context.unique(return_inverse=True)
+        lengths, inverse = torch.unique(context, return_inverse=True)
         return torch.stack([self.step_time(lengths, expansion) for expansion in space.expansions], 1)[inverse]
 
     def _interpolate(self, table: tuple[tuple[float, ...], ...], context: Tensor, width: int) -> Tensor:

@@ -1,0 +1,123 @@
+"""An early-exit draft: a few of the target's layers between its own embedding and a reduced copy of its head.
+
+Only what differs from the target is stored: the trained layers, the final norm, and the ids of the head's
+tokens. A head over the target's most frequent tokens makes a draft pass several times cheaper; the draft's law
+is zero on all other tokens, which costs acceptance and never the target's law.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from selector.errors import UserError
+
+SCHEMA = 1
+KIND = "early_exit"
+
+
+def build_early_exit(target: PreTrainedModel, layers: list[int], head_tokens: Tensor | None) -> PreTrainedModel:
+    """A causal LM of the target's class with copies of `layers` and the head's rows of `head_tokens`.
+
+    The embedding is the target's own parameter. `head_tokens [columns]`: ids in ascending order, or None for
+    the whole head. Raises UserError when a layer does not exist.
+    """
+    count = target.config.num_hidden_layers
+    if not layers or any(not 0 <= layer < count for layer in layers):
+        raise UserError(f"layers is {layers}: name one or more of the target's layers 0 to {count - 1}.")
+    config = copy.deepcopy(target.config)
+    config.num_hidden_layers = len(layers)
+    if getattr(config, "layer_types", None):
+        config.layer_types = [target.config.layer_types[layer] for layer in layers]
+    with torch.device("meta"):
+        draft = type(target)(config)
+    base: Any = draft.base_model
+    source: Any = target.base_model
+    base.embed_tokens = source.embed_tokens
+    base.rotary_emb = source.rotary_emb
+    base.norm = copy.deepcopy(source.norm)
+    for position, layer in enumerate(layers):
+        copied = copy.deepcopy(source.layers[layer])
+        copied.self_attn.layer_idx = position
+        base.layers[position] = copied
+    draft.lm_head = _reduced_head(target, head_tokens)
+    return draft
+
+
+def _reduced_head(target: PreTrainedModel, head_tokens: Tensor | None) -> nn.Module:
+    head: nn.Linear = target.lm_head
+    if head_tokens is None:
+        return head
+    rows = head.weight.detach()[head_tokens.to(head.weight.device)].clone()
+    reduced = nn.Linear(rows.shape[1], rows.shape[0], bias=False, device="meta")
+    reduced.weight = nn.Parameter(rows, requires_grad=False)
+    return reduced
+
+
+def trained_parameters(draft: PreTrainedModel) -> dict[str, nn.Parameter]:
+    """What a draft folder stores: the layers and the final norm, by name."""
+    base: Any = draft.base_model
+    names = {f"layers.{name}": parameter for name, parameter in base.layers.named_parameters()}
+    return names | {f"norm.{name}": parameter for name, parameter in base.norm.named_parameters()}
+
+
+def save_draft(
+    draft: PreTrainedModel, folder: Path, *, layers: list[int], head_tokens: Tensor | None, info: dict[str, Any]
+) -> None:
+    """Write `model.safetensors` (bfloat16) and `config.json`; `info` goes into the config."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        name: value.detach().to(torch.bfloat16).contiguous() for name, value in trained_parameters(draft).items()
+    }
+    if head_tokens is not None:
+        tensors["head_tokens"] = head_tokens.to(torch.int32)
+    temporary = folder / "model.safetensors.tmp"
+    save_file(tensors, temporary)
+    os.replace(temporary, folder / "model.safetensors")
+    config = {"schema": SCHEMA, "kind": KIND, "layers": layers, **info}
+    (folder / "config.json.tmp").write_text(json.dumps(config, indent=1) + "\n")
+    os.replace(folder / "config.json.tmp", folder / "config.json")
+
+
+def is_early_exit(folder: Path) -> bool:
+    """Whether a folder holds a draft that `save_draft` wrote."""
+    try:
+        return bool(json.loads((folder / "config.json").read_text()).get("kind") == KIND)
+    except (OSError, ValueError):
+        return False
+
+
+def load_draft(folder: Path, target: PreTrainedModel) -> tuple[PreTrainedModel, Tensor | None]:
+    """`(draft, head_tokens)`, in the target's dtype and on its device.
+
+    Raises UserError when the folder's schema or shapes do not fit the target.
+    """
+    config = json.loads((folder / "config.json").read_text())
+    if config.get("schema") != SCHEMA:
+        raise UserError(f"draft {str(folder)!r} has schema {config.get('schema')!r}, not {SCHEMA}: distill it again.")
+    tensors = load_file(folder / "model.safetensors")
+    head_tokens = tensors.pop("head_tokens").long() if "head_tokens" in tensors else None
+    if head_tokens is not None and int(head_tokens.max()) >= target.config.vocab_size:
+        raise UserError(
+            f"draft {str(folder)!r} has token {int(head_tokens.max())}, past the target's vocabulary of "
+            f"{target.config.vocab_size}: take the draft that was distilled from this target."
+        )
+    draft = build_early_exit(target, list(config["layers"]), head_tokens)
+    own = trained_parameters(draft)
+    if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in tensors.items()}:
+        raise UserError(
+            f"draft {str(folder)!r} does not have the target's layer shapes: take the draft that was distilled from it."
+        )
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(tensors[name])
+    draft.train(False)
+    return draft, head_tokens

@@ -1,0 +1,157 @@
+"""Super-trees: their shape, their marginal law, the independence of branches, merging, reduced heads."""
+
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+from scipy.stats import chi2_contingency, chisquare
+
+from data_gen.supertree import draw_forest, draw_super_tree
+from selector.distributions import Sampling, warp
+from selector.trees.expansion import Expansion
+
+SAMPLING = Sampling(temperature=0.8)
+LIMITS = Expansion(3, 2, 2)
+
+
+def start(model, context=(1, 2)):
+    """A draft whose pending row 0 is the root token, as at a decoding step's start."""
+    model.reset()
+    if context[:-1]:
+        model.extend(torch.tensor(context[:-1]), range(-1, len(context) - 2))
+        model.keep(range(len(context) - 1))
+    scores = model.extend(torch.tensor(context[-1:]), [-1])
+    return context[-1], 0, scores.logits[0]
+
+
+def forest_of(model, limits=LIMITS, samples=1, seed=0, sampling=SAMPLING):
+    return draw_forest(model, *start(model), limits, samples, sampling, torch.Generator().manual_seed(seed))
+
+
+def test_shape(table_model):
+    model = table_model()
+    tree = draw_super_tree(model, *start(model), LIMITS, SAMPLING, torch.Generator().manual_seed(3))
+    assert tree.trunk[0] == 0
+    assert [tree.topology.depths[node] for node in tree.trunk] == [0, 1, 2, 3, 4]
+    assert len(tree.branches) == 3
+    for position, branches in enumerate(tree.branches):
+        assert len(branches) == 3
+        assert branches[0] == tree.trunk[position + 1 : position + 3]
+        for branch in branches:
+            parents = [tree.topology.parents[node] for node in branch]
+            assert parents == [tree.trunk[position], *branch[:-1]]
+    assert tree.topology.depths == sorted(tree.topology.depths)
+    below = Counter((p, int(t)) for p, t in zip(tree.topology.parents, tree.tokens, strict=True))
+    assert max(below.values()) == 1  # equal prefixes are merged
+
+
+def test_laws_are_those_of_the_context_and_leaves_have_none(table_model):
+    model = table_model(vocab_size=6, support=[1, 3, 4])
+    forest = forest_of(model, samples=3)
+    for sample in range(3):
+        tree, _ = forest.super_tree(sample)
+        for node in range(len(tree.tokens)):
+            law = tree.draft_probs[node]
+            if tree.topology.children[node]:
+                context = (1, 2, *tree.tokens[tree.topology.path(node)].tolist())
+                expected = torch.zeros(6).index_put((model.support,), warp(model.logits_after(context), SAMPLING))
+                torch.testing.assert_close(law, expected)
+        assert set(tree.tokens[1:].tolist()) <= {1, 3, 4}
+
+
+def test_one_draft_pass_a_level_over_distinct_nodes(table_model):
+    model = table_model()
+    root = start(model)
+    model.passes.clear()
+    forest = draw_forest(model, *root, LIMITS, 4, SAMPLING, torch.Generator().manual_seed(0))
+    assert len(model.passes) == LIMITS.max_depth - 1
+    at_depth = Counter(forest.topology.depths)
+    assert all(rows <= at_depth[depth] for depth, rows in enumerate(model.passes, 1))
+
+
+def test_greedy_is_one_chain(table_model):
+    forest = forest_of(table_model(), samples=4, sampling=Sampling(temperature=0))
+    assert len(forest) == LIMITS.max_depth + 1
+
+
+@pytest.mark.parametrize("limits", [Expansion(1, 2, 2), Expansion(3, 0, 2), Expansion(3, 2, 0), Expansion(1, 0, 1)])
+def test_small_spaces(table_model, limits):
+    tree, _ = forest_of(table_model(), limits, samples=2).super_tree(1)
+    assert len(tree.trunk) == limits.max_depth + 1
+    assert len(tree.branches) == limits.trunk_length + 1
+    assert all(len(b) == limits.branch_length for position in tree.branches for b in position)
+
+
+def draws(model, count):
+    """`count` independent super-trees, read as token sequences (trunk, then branches by position)."""
+    found = []
+    for seed in range(count // 100):
+        forest = forest_of(model, samples=100, seed=seed)
+        tokens = forest.tokens
+        for trunk, positions in zip(forest.trunks, forest.branches, strict=True):
+            found.append(
+                (
+                    tuple(tokens[node] for node in trunk.nodes),
+                    [[tuple(tokens[node] for node in walk.nodes) for walk in walks] for walks in positions],
+                )
+            )
+    return found
+
+
+def path_probs(model, context, length):
+    """Law of the next `length` tokens after `context`."""
+    laws = {(): 1.0}
+    for _ in range(length):
+        laws = {
+            (*path, token): mass * float(probs)
+            for path, mass in laws.items()
+            for token, probs in enumerate(warp(model.logits_after((*context, *path)), SAMPLING))
+        }
+    return laws
+
+
+def test_marginals_of_trunk_and_branches(table_model):
+    model = table_model(vocab_size=3, seed=5)
+    found = draws(model, 6000)
+    for length, observed in (
+        (2, Counter(trunk[:2] for trunk, _ in found)),
+        (2, Counter(branches[0][0] for _, branches in found)),
+        (2, Counter(branches[0][1] for _, branches in found)),
+        (4, Counter(trunk[:2] + branches[2][1] for trunk, branches in found)),
+        (4, Counter(trunk for trunk, _ in found)),
+        (3, Counter(trunk[:1] + branches[1][0] for trunk, branches in found)),
+    ):
+        expected = path_probs(model, (1, 2), length)
+        counts = [observed[path] for path in expected]
+        masses = [mass * len(found) for mass in expected.values()]
+        assert chisquare(counts, masses, sum_check=False).pvalue > 1e-4
+
+
+def test_branches_at_one_position_are_independent(table_model):
+    model = table_model(vocab_size=3, seed=5)
+    found = draws(model, 6000)
+    pairs = [
+        [(branches[0][0], branches[0][1]) for _, branches in found],
+        [(trunk[:2], branches[0][1]) for trunk, branches in found],  # the trunk's own continuation is branch 0
+        # below one fixed trunk node
+        [(branches[1][0], branches[1][1]) for trunk, branches in found if trunk[0] == 0],
+        [(trunk[1:3], branches[1][1]) for trunk, branches in found if trunk[0] == 0],
+    ]
+    values = list(itertools.product(range(3), repeat=2))
+    for pair in pairs:
+        table = torch.zeros(9, 9)
+        for first, second in pair:
+            table[values.index(first), values.index(second)] += 1
+        table = table[table.sum(1) > 0][:, table.sum(0) > 0]
+        assert chi2_contingency(table.numpy()).pvalue > 1e-4
+
+
+def test_samples_are_independent(table_model):
+    model = table_model(vocab_size=3, seed=5)
+    table = torch.zeros(3, 3)
+    for seed in range(3000):
+        forest = forest_of(model, Expansion(1, 0, 1), 2, seed)
+        first, second = (forest.tokens[trunk.nodes[0]] for trunk in forest.trunks)
+        table[first, second] += 1
+    assert chi2_contingency(table.numpy()).pvalue > 1e-4

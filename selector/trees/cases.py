@@ -1,0 +1,143 @@
+"""Worked examples in a JSON file, checked against the solvers and verifiers (`ddte verify --cases FILE`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from selector.errors import UserError
+from selector.trees.draft_tree import DraftTree
+from selector.trees.topology import Topology
+from selector.trees.verifiers import VERIFIERS
+from selector.verification.laws import NodeLaws
+from selector.verification.solver import Solver
+from selector.verification.solvers import SOLVERS
+
+FORMAT = 1
+NEEDS_FLOAT64 = ("nearly equal", "tiny")
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5}
+
+
+class CaseResult(NamedTuple):
+    """Largest absolute difference between our numbers and those of a case."""
+
+    case: str
+    algorithm: str
+    difference: float
+    ok: bool
+
+
+def check_cases(path: Path, dtype: torch.dtype = torch.float64) -> Iterator[CaseResult]:
+    """Compare every case of an algorithm that exists here; float32 leaves out cases that need float64."""
+    cases = read_cases(path)
+    tolerance = TOLERANCES[dtype]
+    for kind, compare in (("otlp", _compare_otlp), ("acceptance", _compare_acceptance), ("trees", _compare_tree)):
+        for case in cases[kind]:
+            if dtype != torch.float64 and any(words in case["note"] for words in NEEDS_FLOAT64):
+                continue
+            for algorithm, difference in compare(case, dtype):
+                yield CaseResult(case["id"], algorithm, difference, difference <= tolerance)
+
+
+def read_cases(path: Path) -> dict[str, Any]:
+    """Load and check the file."""
+    try:
+        cases = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"cases is {str(path)!r}, which does not exist: give a JSON file of worked examples.") from None
+    except ValueError as error:
+        raise UserError(
+            f"cases is {str(path)!r}, which is not JSON ({error}): give a file of worked examples."
+        ) from None
+    if not isinstance(cases, dict) or cases.get("format") != FORMAT:
+        raise UserError(f"cases is {str(path)!r}, which is not of format {FORMAT}: give a file of worked examples.")
+    return cases
+
+
+def case_tree(case: dict[str, Any], dtype: torch.dtype) -> tuple[DraftTree, Tensor, dict[tuple[int, ...], int]]:
+    """The tree of a case, its target laws `[nodes, vocab]`, and the node of each prefix."""
+    topology, tokens = build_topology(case["trunk"], case["branches"])
+    prefixes = {prefix_of(topology, tokens, node): node for node in range(len(topology))}
+    laws = {tuple(node["prefix"]): node for node in case["nodes"]}
+    target = torch.tensor([laws[prefix]["p"] for prefix in prefixes], dtype=dtype)
+    draft = [laws[prefix]["q"] for prefix, node in prefixes.items() if topology.children[node]]
+    draft_probs = torch.tensor(draft, dtype=dtype).reshape(len(draft), case["V"])
+    return DraftTree(topology, torch.tensor(tokens), draft_probs), target, prefixes
+
+
+def build_topology(trunk: Sequence[int], branches: Sequence[Sequence[int]]) -> tuple[Topology, list[int]]:
+    """Merge a trunk and branches of equal length into a tree; tokens of the nodes (0 for the root)."""
+    topology, tokens = Topology(), [0]
+    ends = [0]
+    for token in trunk:
+        ends = _extend(topology, tokens, ends, [token])
+    ends = ends * len(branches)
+    for step in zip(*branches, strict=True):
+        ends = _extend(topology, tokens, ends, step)
+    return topology, tokens
+
+
+def _extend(topology: Topology, tokens: list[int], ends: Sequence[int], step: Sequence[int]) -> list[int]:
+    """One more token on each path; paths that are equal so far share a node."""
+    reached: dict[tuple[int, int], int] = {}
+    for end, token in zip(ends, step, strict=True):
+        if (end, token) in reached:
+            topology.children[end].append(reached[end, token])
+        else:
+            reached[end, token] = topology.add(end)
+            tokens.append(token)
+    return [reached[pair] for pair in zip(ends, step, strict=True)]
+
+
+def prefix_of(topology: Topology, tokens: Sequence[int], node: int) -> tuple[int, ...]:
+    """Tokens from the root (left out) to a node."""
+    return tuple(tokens[step] for step in topology.path(node))
+
+
+def solver_law(solver: Solver, laws: NodeLaws, tokens: Sequence[int]) -> Tensor:
+    """`[vocab]`: the solver's output law given its drafts, in row 0."""
+    solution = solver.solve(laws, laws.drafts([(0, tokens)]))[0]
+    law = laws.residual(0, solution.factor, list(solution.branching), solution.proposal)
+    law = law * (max(0.0, 1 - sum(solution.branching.values())) / law.sum())
+    for token, probability in solution.branching.items():
+        law[token] = probability
+    return law
+
+
+def _compare_otlp(case: dict[str, Any], dtype: torch.dtype) -> Iterator[tuple[str, float]]:
+    solver = SOLVERS.get(case["solver"])
+    if solver is not None:
+        law = solver_law(solver, _laws(case, dtype), case["tokens"])
+        yield case["solver"], _difference(law, case["law"])
+
+
+def _compare_acceptance(case: dict[str, Any], dtype: torch.dtype) -> Iterator[tuple[str, float]]:
+    for name, solver in SOLVERS.items():
+        rates = solver.acceptance(_laws(case, dtype), [(0, case["k"])])
+        if rates is not None and name in case["alpha"]:
+            yield name, abs(rates[0] - case["alpha"][name])
+
+
+def _compare_tree(case: dict[str, Any], dtype: torch.dtype) -> Iterator[tuple[str, float]]:
+    tree, target, nodes = case_tree(case, dtype)
+    for name, result in case["results"].items():
+        if name in VERIFIERS:
+            expected = torch.zeros_like(target)
+            for prefix, row in result["outcome"]:
+                expected[nodes[tuple(prefix)]] = torch.tensor(row, dtype=dtype)
+            outcome = (VERIFIERS[name].outcome(tree, target) - expected).abs().max()
+            tokens = abs(float(VERIFIERS[name].expected_tokens(tree, target)) - result["expected"])
+            yield name, max(float(outcome), tokens)
+
+
+def _laws(case: dict[str, Any], dtype: torch.dtype) -> NodeLaws:
+    return NodeLaws(torch.tensor([case["p"]], dtype=dtype), torch.tensor([case["q"]], dtype=dtype))
+
+
+def _difference(found: Tensor, expected: Sequence[float]) -> float:
+    return float((found - torch.tensor(expected, dtype=found.dtype)).abs().max())

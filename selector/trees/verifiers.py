@@ -1,0 +1,18 @@
+"""All verifiers by name."""
+
+from __future__ import annotations
+
+from selector.errors import UserError
+from selector.trees.traversal import Traversal
+from selector.trees.verifier import Verifier
+from selector.trees.walk import Walk
+from selector.verification.solvers import SOLVERS
+
+VERIFIERS: dict[str, Verifier] = {name: Walk(solver) for name, solver in SOLVERS.items()} | {"traversal": Traversal()}
+
+
+def get_verifier(name: str) -> Verifier:
+    """The verifier of that name."""
+    if name not in VERIFIERS:
+        raise UserError(f"verifier is {name!r}: choose one of {', '.join(VERIFIERS)}.")
+    return VERIFIERS[name]

@@ -1,0 +1,125 @@
+"""The laws of a tree's nodes, and the one function of them that verification needs: `Z(c) = sum (p - c q)_+`.
+
+Every residual of NSS, Naive, SpecTr, SpecInfer, BV and Traversal Verification is `(p - c q)_+ / Z(c)` for a scalar
+`c` (`p` the target's law, `q` the draft's). A node is thus a pair of rows and a few numbers, and no vocabulary-sized
+state is ever carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+LARGEST_FACTOR = 1e30
+"""`c` is cut here: a larger one overflows float32, and `c q` exceeds every `p` long before."""
+
+
+class Drafts(NamedTuple):
+    """The tokens drafted below one node, in order and with multiplicity, and their probabilities there."""
+
+    row: int
+    tokens: tuple[int, ...]
+    target: tuple[float, ...]
+    draft: tuple[float, ...]
+
+    def distinct(self) -> dict[int, tuple[float, float]]:
+        """Target and draft probability of each distinct token, in order of first appearance."""
+        return dict(zip(self.tokens, zip(self.target, self.draft, strict=True), strict=True))
+
+
+class NodeLaws:
+    """Rows of target and draft laws; scalars go in and come out as Python floats.
+
+    Args:
+        target_probs: `[rows or more, vocab]`, float32 or float64.
+        draft_probs: `[rows or more, vocab]`, same dtype and device.
+        support: `[columns]` tokens outside which every draft law is zero. Passes then read these columns only, since
+            `Z(c)` elsewhere is the target's mass there, whatever `c`. None reads the vocabulary.
+    """
+
+    def __init__(self, target_probs: Tensor, draft_probs: Tensor, support: Tensor | None = None) -> None:
+        self.target_probs = target_probs
+        self.draft_probs = draft_probs
+        self.support = support
+        self._columns: dict[int, tuple[Tensor, Tensor, float]] = {}
+        self._draft_totals: dict[int, float] = {}
+
+    def at(self, rows: Sequence[int], tokens: Sequence[int]) -> tuple[list[float], list[float]]:
+        """Target and draft probabilities of `tokens[i]` in `rows[i]`, in one transfer."""
+        if not rows:
+            return [], []
+        device = self.target_probs.device
+        index = torch.tensor([list(rows), list(tokens)], device=device)
+        pairs = torch.stack([self.target_probs[index[0], index[1]], self.draft_probs[index[0], index[1]]])
+        target, draft = pairs.tolist()
+        return target, draft
+
+    def drafts(self, lists: Sequence[tuple[int, Sequence[int]]]) -> list[Drafts]:
+        """Look up lists of `(row, drafted tokens)`."""
+        rows = [row for row, tokens in lists for _ in tokens]
+        target, draft = self.at(rows, [token for _, tokens in lists for token in tokens])
+        found, start = [], 0
+        for row, tokens in lists:
+            end = start + len(tokens)
+            found.append(Drafts(row, tuple(tokens), tuple(target[start:end]), tuple(draft[start:end])))
+            start = end
+        return found
+
+    def columns(self, row: int) -> tuple[Tensor, Tensor]:
+        """Target and draft probabilities of a row at the support's columns (or the whole vocabulary)."""
+        self._load([row])
+        target, draft, _ = self._columns[row]
+        return target, draft
+
+    def positive_mass(self, rows: Sequence[int], factors: Sequence[float]) -> list[float]:
+        """`Z(c) = sum (p - c q)_+` for each pair of a row and a `c`; a sum of positive terms, at most 1."""
+        if not rows:
+            return []
+        self._load(rows)
+        sums = []
+        for row, factor in zip(rows, factors, strict=True):
+            target, draft, _ = self._columns[row]
+            sums.append(torch.add(target, draft, alpha=-min(factor, LARGEST_FACTOR)).relu_().sum())
+        inside: list[float] = torch.stack(sums).tolist()
+        return [min(1.0, mass + self._columns[row][2]) for row, mass in zip(rows, inside, strict=True)]
+
+    def draft_totals(self, rows: Iterable[int]) -> dict[int, float]:
+        """Sum of each draft row in float64: what is left of it without some tokens is this minus theirs."""
+        missing = [row for row in dict.fromkeys(rows) if row not in self._draft_totals]
+        if missing:
+            sums = torch.stack([self.columns(row)[1].sum(dtype=torch.float64) for row in missing])
+            self._draft_totals.update(zip(missing, sums.tolist(), strict=True))
+        return self._draft_totals
+
+    def residual(self, row: int, factor: float, removed: Sequence[int], proposal: Tensor | None = None) -> Tensor:
+        """`[vocab]`: `(p - c q)_+` without the `removed` tokens, not normalised; `proposal` stands in for `q`.
+
+        A residual without any mass is needed through rounding only, and is replaced by the target's own law.
+        """
+        target = self.target_probs[row]
+        other = self.draft_probs[row] if proposal is None else proposal
+        residual = torch.add(target, other, alpha=-min(factor, LARGEST_FACTOR)).relu_()
+        if removed:
+            residual[list(removed)] = 0.0
+        return torch.where(residual.sum() > 0, residual, target)
+
+    def _load(self, rows: Iterable[int]) -> None:
+        """Gather the columns of rows that are used for the first time, and the target's mass outside them."""
+        missing = [row for row in dict.fromkeys(rows) if row not in self._columns]
+        if self.support is None:
+            self._columns.update((row, (self.target_probs[row], self.draft_probs[row], 0.0)) for row in missing)
+            return
+        outside = []
+        parts = []
+        for row in missing:
+            target = self.target_probs[row].index_select(0, self.support)
+            parts.append((target, self.draft_probs[row].index_select(0, self.support)))
+            # Exact for float32 rows: both sums are float64, so the difference loses nothing that matters.
+            outside.append(self.target_probs[row].sum(dtype=torch.float64) - target.sum(dtype=torch.float64))
+        if missing:
+            masses = torch.stack(outside).clamp_(min=0.0).tolist()
+            for row, (target, draft), mass in zip(missing, parts, masses, strict=True):
+                self._columns[row] = (target, draft, mass)

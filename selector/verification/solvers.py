@@ -1,0 +1,10 @@
+"""All node-local solvers by name."""
+
+from __future__ import annotations
+
+from selector.verification.naive import Naive
+from selector.verification.nss import NSS
+from selector.verification.solver import Solver
+from selector.verification.specinfer import SpecInfer
+
+SOLVERS: dict[str, Solver] = {solver.name: solver for solver in (NSS(), Naive(), SpecInfer())}

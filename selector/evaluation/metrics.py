@@ -1,0 +1,98 @@
+"""Figures with intervals from the outcomes of all policies with one verifier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from selector.evaluation.bootstrap import Floats, Interval, percentile_interval, prompt_sums, resampled_rates
+from selector.evaluation.opponents import Outcome
+from selector.evaluation.roots import Roots
+
+METRICS = (
+    "tokens_per_second",
+    "ratio_to_plain",
+    "ratio_to_best_static",
+    "ratio_to_best_static_per_setting",
+    "ratio_to_best_root_branching",
+    "ratio_to_best_verifier_static",
+    "block_efficiency",
+    "gap_recovered",
+)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Throughputs of the policies with one verifier, and their bootstrap draws.
+
+    Attributes:
+        outcomes: by policy, on the test roots.
+        counts: the resamples of prompts, `[resamples, prompts]`; the same for every verifier.
+        level: of the intervals.
+    """
+
+    verifier: str
+    roots: Roots
+    outcomes: dict[str, Outcome]
+    counts: Floats
+    level: float
+
+    @cached_property
+    def rates(self) -> dict[str, tuple[float, Floats]]:
+        """Tokens per second and its draws `[resamples]`, by policy."""
+        names = list(self.outcomes)
+        efficiency = np.stack([self._sums(self.outcomes[name].efficiency) for name in names], 1)
+        seconds = np.stack([self._sums(self.outcomes[name].seconds) for name in names], 1)
+        draws = resampled_rates(efficiency, seconds, self.counts)
+        return {name: (self.outcomes[name].throughput, draws[:, column]) for column, name in enumerate(names)}
+
+    def throughput(self, policy: str) -> Interval:
+        """Tokens per second."""
+        return percentile_interval(*self.rates[policy], self.level)
+
+    def block_efficiency(self, policy: str) -> Interval:
+        """Tokens a step: mean of `E[tau + 1]`."""
+        values = self.outcomes[policy].efficiency
+        sums, steps = self._sums(values), self._sums(np.ones(len(values)))
+        return percentile_interval(values.mean(), (self.counts @ sums) / (self.counts @ steps), self.level)
+
+    def ratio(self, policy: str, baseline: str, other: Scores | None = None) -> Interval:
+        """Throughput over that of a baseline, of this verifier or of an`other`, on the same resamples."""
+        (value, draws), (base, base_draws) = self.rates[policy], (other or self).rates[baseline]
+        return percentile_interval(value / base, draws / base_draws, self.level)
+
+    def gap_recovered(self, policy: str) -> Interval:
+        """Share of the way from the best static tree (0) to the oracle (1); None where there is no such way."""
+        value, draws = self.rates[policy]
+        (static, static_draws), (best, best_draws) = self.rates["best_static"], self.rates["oracle"]
+        gap, gap_draws = best - static, best_draws - static_draws
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = np.where(gap_draws > 0, (draws - static_draws) / gap_draws, np.nan)
+        return percentile_interval((value - static) / gap if gap > 0 else np.nan, shares, self.level)
+
+    def _sums(self, values: Floats) -> Floats:
+        return prompt_sums(values, self.roots.prompts, len(self.roots.prompt_names))
+
+
+def metric_rows(scores: Scores, best_verifier: Scores) -> list[dict[str, Any]]:
+    """All metrics of all policies with one verifier; `best_verifier` has the fastest static tree on training roots."""
+    rows = []
+    for policy in scores.outcomes:
+        figures = {
+            "tokens_per_second": scores.throughput(policy),
+            "ratio_to_plain": scores.ratio(policy, "plain"),
+            "ratio_to_best_static": scores.ratio(policy, "best_static"),
+            "ratio_to_best_static_per_setting": scores.ratio(policy, "best_static_per_setting"),
+            "ratio_to_best_root_branching": scores.ratio(policy, "best_root_branching"),
+            "ratio_to_best_verifier_static": scores.ratio(policy, "best_static", best_verifier),
+            "block_efficiency": scores.block_efficiency(policy),
+            "gap_recovered": scores.gap_recovered(policy),
+        }
+        for metric in METRICS:
+            interval = figures[metric]._asdict()
+            row = {"verifier": scores.verifier, "policy": policy, "metric": metric, **interval}
+            rows.append({**row, "n_prompts": len(scores.roots.prompt_names)})
+    return rows

@@ -1,0 +1,100 @@
+"""What a selector is measured against: plain decoding, the best static trees, and the oracle.
+
+Whatever is chosen is chosen on training roots and scored on test roots. A policy's throughput is
+`sum E[tau + 1] / sum T` over roots: every root is a decoding step, long steps weigh by their time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from selector.evaluation.bootstrap import Floats
+from selector.evaluation.roots import Ints, Mask, Roots
+from selector.trees.expansion import ActionSpace
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a policy yields at each test root.
+
+    Attributes:
+        efficiency: expected tokens of the step, `[roots]`.
+        seconds: time of the step, `[roots]`.
+        actions: chosen actions, `[runs, roots]`; efficiency and seconds are means over the runs (several seeds of
+            a selector, two directions of the oracle). Plain decoding has none: `[0, roots]`.
+    """
+
+    efficiency: Floats
+    seconds: Floats
+    actions: Ints
+
+    @property
+    def throughput(self) -> float:
+        """Tokens per second."""
+        return float(self.efficiency.sum() / self.seconds.sum())
+
+
+def play(roots: Roots, actions: Ints, times: Floats) -> Outcome:
+    """Score chosen `actions [roots]` or `[runs, roots]` with the labels of all samples and with `times`."""
+    actions = np.atleast_2d(actions)
+    rows = np.arange(len(roots))
+    return Outcome(roots.efficiency[rows, actions].mean(0), times[rows, actions].mean(0), actions)
+
+
+def plain_decoding(roots: Roots) -> Outcome:
+    """One token a target pass."""
+    return Outcome(np.ones(len(roots)), roots.plain, np.empty((0, len(roots)), dtype=np.int64))
+
+
+def best_action(roots: Roots, allowed: Mask | None = None) -> int:
+    """The action of highest throughput over `roots` when it is always taken, among those `allowed [actions]`."""
+    rates = roots.efficiency.sum(0) / roots.times.sum(0)
+    return int(np.argmax(rates if allowed is None else np.where(allowed, rates, -np.inf)))
+
+
+def best_actions_per_setting(train: Roots) -> dict[int, int]:
+    """The best action of each sampling setting that occurs in `train`: the paper's static baseline."""
+    return {int(setting): best_action(train.subset(train.settings == setting)) for setting in np.unique(train.settings)}
+
+
+def chains(space: ActionSpace) -> Mask:
+    """Actions without branches, K = 1; not speculating is the chain of length 0."""
+    return np.array([expansion.num_branches == 1 for expansion in space.expansions])
+
+
+def root_branching(space: ActionSpace) -> Mask:
+    """Actions that branch at the root, L1 = 0, up to the space's branch length (so K = 1 has no longer chains)."""
+    longest = space.limits.branch_length
+    return np.array([e.trunk_length == 0 and e.branch_length <= longest for e in space.expansions])
+
+
+def static_opponents(train: Roots, test: Roots) -> dict[str, Outcome]:
+    """The static policies by name, chosen on `train` and scored on `test`."""
+    overall = best_action(train)
+    per_setting = best_actions_per_setting(train)
+    choices = {
+        "best_static": np.full(len(test), overall),
+        "best_static_per_setting": np.array([per_setting.get(int(s), overall) for s in test.settings]),
+        "best_chain": np.full(len(test), best_action(train, chains(train.space))),
+        "best_root_branching": np.full(len(test), best_action(train, root_branching(train.space))),
+    }
+    return {name: play(test, actions.astype(np.int64), test.times) for name, actions in choices.items()}
+
+
+def oracle(roots: Roots) -> Outcome:
+    """The best action of every root, chosen on one half of its samples and scored on the other, both ways.
+
+    Scoring on the samples that chose would reward noise. This way noise costs instead, so with few samples the
+    figure is a lower bound of what a perfect selector reaches. It pays no time for choosing.
+    """
+    rows = np.arange(len(roots))
+    actions = np.argmax(roots.halves / roots.times[:, None], axis=2).T
+    scores = np.stack([roots.halves[rows, 1 - half, actions[half]] for half in (0, 1)])
+    return Outcome(scores.mean(0), roots.times[rows, actions].mean(0), actions)
+
+
+def oracle_in_sample(roots: Roots) -> Outcome:
+    """The oracle chosen and scored on the same samples: flattered by noise, an upper bound."""
+    return play(roots, np.argmax(roots.efficiency / roots.times, axis=1), roots.times)

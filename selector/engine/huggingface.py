@@ -54,17 +54,13 @@ class Pair:
 
 def load_pair(config: PairConfig) -> Pair:
     """Load both models. Raises UserError when one is missing, is not supported, or they do not fit together."""
-    if config.threads:
-        torch.set_num_threads(config.threads)
-    device = torch.device(pick_device(config.device))
-    dtype = pick_dtype(config.dtype, device)
     _check_folder("draft", config.draft)
-    source = str(embedded_folder()) if config.target == EMBEDDED_TARGET else config.target
     draft_kind = "early exit" if is_early_exit(Path(config.draft)) else "plain"
-    tokenizer = _load_tokenizer("target", source)
     if draft_kind == "plain":
+        tokenizer = _load_tokenizer("target", target_source(config))
         check_vocabularies(tokenizer, _load_tokenizer("draft", config.draft))
-    target_model = _load_model("target", source, dtype, device)
+    target_model, tokenizer = load_target(config)
+    device, dtype = target_model.device, target_model.dtype
     target = HuggingFaceModel(target_model, tokenizer=tokenizer)
     if draft_kind == "early exit":
         draft_model, support = load_draft(Path(config.draft), target_model)
@@ -75,6 +71,21 @@ def load_pair(config: PairConfig) -> Pair:
         message = f"draft {config.draft!r} has a vocabulary of {draft.vocab_size} tokens and the target one of "
         raise UserError(f"{message}{target.vocab_size}: take a draft with the target's vocabulary.")
     return Pair(target, draft, tokenizer, end_tokens(target_model, tokenizer), dtype, config)
+
+
+def load_target(config: PairConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The target's transformers model and its tokenizer."""
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    device = torch.device(pick_device(config.device))
+    source = target_source(config)
+    tokenizer = _load_tokenizer("target", source)
+    return _load_model("target", source, pick_dtype(config.dtype, device), device), tokenizer
+
+
+def target_source(config: PairConfig) -> str:
+    """Folder or hub id of the target; the embedded one is unpacked on first use."""
+    return str(embedded_folder()) if config.target == EMBEDDED_TARGET else config.target
 
 
 def pick_device(name: str) -> str:

@@ -1,0 +1,134 @@
+"""`ddte distill`: sample text from the target, fit an early-exit draft to it, measure it, write its folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from data_gen.distillation.acceptance import acceptance_per_prompt, with_interval
+from data_gen.distillation.sampling import sample_shards
+from data_gen.distillation.shards import frequent_tokens
+from data_gen.distillation.training import DraftTraining
+from data_gen.prompts import load_prompts
+from selector.config import Config
+from selector.distributions import Sampling
+from selector.engine.early_exit import build_early_exit, load_draft, save_draft
+from selector.engine.huggingface import load_target
+from selector.errors import UserError
+
+TEMPERATURES = (0.2, 0.6, 1.0)
+console = Console()
+
+
+def distill(config: Config, folder: Path, work: Path) -> None:
+    """Make the draft folder; `work` keeps the sampled text and the training state, so that a rerun goes on."""
+    settings = config.distill
+    if (folder / "config.json").exists():
+        raise UserError(f"out is {str(folder)!r}: it already holds a draft; choose another folder.")
+    work.mkdir(parents=True, exist_ok=True)
+    _claim(work, config)
+    target, tokenizer = load_target(config.pair)
+    shards = _sample(target, tokenizer, config, work)
+    training_shards = shards[1:] or shards
+    vocab_size = target.config.vocab_size
+    head_tokens = frequent_tokens(training_shards, vocab_size, settings.head_tokens or vocab_size)
+    draft = build_early_exit(target.float(), settings.layers, head_tokens)
+    training = DraftTraining(draft, head_tokens, training_shards, settings)
+    with _progress("Training") as progress:
+        task = progress.add_task("training", total=training.total_shards, completed=training.done_shards)
+        training.run(work / "training.pt", lambda row: _log(work, row, progress, task, training))
+    info = {"head_tokens": len(head_tokens), "target": config.pair.target, "distill": json_ready(settings)}
+    save_draft(draft, folder, layers=settings.layers, head_tokens=head_tokens, info=info)
+    write_card(folder, config)
+
+
+def json_ready(value: Any) -> Any:
+    """A dataclass as plain JSON types."""
+    return json.loads(json.dumps(vars(value)))
+
+
+def _claim(work: Path, config: Config) -> None:
+    """A work folder belongs to one configuration."""
+    mine = json.dumps({"pair": json_ready(config.pair), "distill": json_ready(config.distill)}, indent=1)
+    path = work / "distill.json"
+    if path.exists() and path.read_text() != mine:
+        raise UserError(f"work is {str(work)!r}: it holds another distillation; choose another folder or remove it.")
+    path.write_text(mine)
+
+
+def _sample(target: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: Config, work: Path) -> list[Path]:
+    settings = config.distill
+    budget = settings.token_budget + settings.holdout_tokens
+    size = budget * settings.top_tokens * 6 / 1e6
+    console.print(f"Sampling {budget:,} tokens from the target: about {size:,.0f} MB in {work}.")
+    shards = []
+    with _progress("Sampling") as progress:
+        task = progress.add_task("tokens", total=budget)
+        for path, count in sample_shards(
+            target, tokenizer, work, token_budget=budget, batch_size=settings.sampling_batch,
+            new_tokens=settings.new_tokens, top_tokens=settings.top_tokens, settings=settings.settings,
+            end_of_turn=str(tokenizer.eos_token), seed=settings.seed,
+        ):  # fmt: skip
+            shards.append(path)
+            progress.advance(task, count)
+    return shards
+
+
+def _log(work: Path, row: dict[str, float], progress: Progress, task: Any, training: DraftTraining) -> None:
+    with (work / "training.jsonl").open("a") as log:
+        log.write(json.dumps(row) + "\n")
+    description = f"epoch {row['epoch']:.0f}, loss {row['loss']:.3f}"
+    progress.update(task, completed=training.done_shards, description=description)
+
+
+def _progress(title: str) -> Progress:
+    text = TextColumn(f"{title}: {{task.description}}")
+    return Progress(
+        text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), console=console
+    )
+
+
+def measure_draft(folder: Path, config: Config) -> list[dict[str, Any]]:
+    """Acceptance rate by task and temperature on the prompts of the configuration, with intervals over prompts."""
+    target, tokenizer = load_target(config.pair)
+    draft, head_tokens = load_draft(folder, target)
+    prompts = load_prompts(config.generate.prompts, config.generate.prompts_per_task)
+    rows = []
+    for temperature in TEMPERATURES:
+        for task in sorted({prompt.task for prompt in prompts}):
+            texts = [prompt.messages[-1]["content"] for prompt in prompts if prompt.task == task]
+            sampling = Sampling(temperature)
+            rates = acceptance_per_prompt(target, draft, tokenizer, head_tokens, texts, sampling)
+            rate, half = with_interval(rates)
+            row = {"temperature": temperature, "task": task, "acceptance": rate, "half_width": half}
+            rows.append(row | {"prompts": len(rates)})
+    return rows
+
+
+def write_card(folder: Path, config: Config) -> None:
+    """Measure the draft and write `acceptance.json` and the model card `README.md` into its folder."""
+    rows = measure_draft(folder, config)
+    (folder / "acceptance.json").write_text(json.dumps(rows, indent=1) + "\n")
+    table = Table("temperature", "task", "acceptance rate", "prompts")
+    lines = ["| temperature | task | acceptance rate | prompts |", "| --- | --- | --- | --- |"]
+    for row in rows:
+        rate = f"{row['acceptance']:.3f} ± {row['half_width']:.3f}"
+        cells = (str(row["temperature"]), row["task"], rate, str(row["prompts"]))
+        table.add_row(*cells)
+        lines.append(f"| {' | '.join(cells)} |")
+    console.print(table)
+    settings = config.distill
+    (folder / "README.md").write_text(
+        f"# Early-exit draft of `{config.pair.target}`\n\nLayers {settings.layers} of the target, fitted to its next-token "
+        f"laws on {settings.token_budget:,} tokens that it sampled itself; embedding and head are the target's own, the "
+        f"head reduced to {settings.head_tokens or 'all'} tokens.\n\nMean acceptance rate `sum min(target, draft)` over "
+        "sampled answers, both laws at the same temperature, with 95% intervals over prompts:\n\n"
+        + "\n".join(lines)
+        + "\n"
+    )

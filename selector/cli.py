@@ -1,0 +1,197 @@
+"""The command `ddte`: one parser, one configuration language, a function a verb.
+
+Nothing heavy is imported before a verb runs, so that help is instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jsonargparse import ArgumentParser, Namespace
+
+from selector.config import (
+    ActionSpaceConfig,
+    Config,
+    DecodeConfig,
+    DistillConfig,
+    EvaluateConfig,
+    GenerateConfig,
+    PairConfig,
+    TrainConfig,
+)
+from selector.errors import UserError
+
+SECTIONS: dict[str, type] = {
+    "pair": PairConfig,
+    "action_space": ActionSpaceConfig,
+    "generate": GenerateConfig,
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+    "distill": DistillConfig,
+    "decode": DecodeConfig,
+}
+VERBS = {
+    "generate": "Make training data: run a pair of models over prompts, record features and labels of roots.",
+    "train": "Train selectors on a data set (Lightning), one a verifier.",
+    "evaluate": "Evaluate selectors on held-out prompts: metrics.json and an HTML report.",
+    "export": "Write the selectors of a run as checkpoint folders for decoding.",
+    "decode": "Decode a prompt with a checkpoint, streaming text and ending with statistics.",
+    "profile": "Measure this machine's pass times.",
+    "bench": "Measure decoding throughput against plain and assisted decoding, interleaved.",
+    "verify": "Check verification algorithms against a file of worked cases.",
+    "distill": "Make an early-exit draft for a target.",
+    "run": "The whole chain from one configuration; each stage skips what is already there.",
+}
+
+
+# The sections that a verb's help shows. The others are read and checked as well, so that one file serves all.
+SHOWN = {
+    "generate": {"pair", "action_space", "generate"},
+    "train": {"train"},
+    "evaluate": {"evaluate"},
+    "export": set(),
+    "decode": {"pair", "decode"},
+    "profile": {"pair"},
+    "bench": {"pair", "decode", "evaluate"},
+    "distill": {"pair", "distill"},
+    "run": set(SECTIONS),
+}
+
+
+class _Parser(ArgumentParser):
+    """Errors are one sentence; a key that does not exist is answered with the nearest one that does."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        message = re.sub(r"^Parser key ", "", " ".join(str(message).split()))
+        unknown = re.search(r"(?:option '|arguments: --|key \")([\w.]+)", message)
+        keys = [f"{name}.{key}" for name, section in SECTIONS.items() for key in section.__annotations__]
+        near = difflib.get_close_matches(unknown[1], keys, n=1, cutoff=0.7) if unknown else []
+        hint = f" Did you mean {near[0]!r}?" if near and unknown and near[0] != unknown[1] else ""
+        print(f"{self.prog.replace(' [options]', '')}: {message}.{hint}".replace("..", "."), file=sys.stderr)
+        raise SystemExit(2)
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of all verbs; every verb takes the same configuration file, flags after it win."""
+    parser = _Parser(prog="ddte", description="Dynamic delayed tree expansion for speculative decoding.")
+    verbs = parser.add_subcommands(required=True, dest="verb")
+    for verb, description in VERBS.items():
+        sub = _Parser(description=description, usage=f"ddte {verb} [--config FILE] [flags]")
+        _ARGUMENTS[verb](sub)
+        if verb != "verify":
+            _add_sections(sub, SHOWN[verb])
+        verbs.add_subcommand(verb, sub, help=description)
+    return parser
+
+
+def _add_sections(parser: ArgumentParser, shown: Iterable[str]) -> None:
+    parser.add_argument("--config", action="config", help="a pair's YAML file, as configs/smollm2-135m.yaml")
+    for name, section in SECTIONS.items():
+        before = len(parser._actions)
+        parser.add_class_arguments(section, name)
+        for action in parser._actions[before:]:
+            if name not in shown:
+                action.help = argparse.SUPPRESS
+
+
+def _generate(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, help="the data set's folder; an interrupted one goes on")
+
+
+def _train(parser: ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, help="a data set made by `ddte generate`")
+    parser.add_argument("--profile", type=Path, required=True, help="pass times made by `ddte profile`")
+    parser.add_argument("--out", type=Path, required=True, help="the run folder; an interrupted run goes on")
+
+
+def _evaluate(parser: ArgumentParser) -> None:
+    parser.add_argument("--run", type=Path, required=True, help="a run folder of `ddte train`")
+    parser.add_argument("--data", type=Path, required=True, help="a data set; the run's own, or another test set")
+    parser.add_argument("--profile", type=Path, default=None, help="another machine's pass times (default: the run's)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of metrics.json and report.html")
+
+
+def _export(parser: ArgumentParser) -> None:
+    parser.add_argument("--run", type=Path, required=True, help="a run folder of `ddte train`")
+    parser.add_argument("--out", type=Path, required=True, help="folder that gets one checkpoint a verifier")
+
+
+def _decode(parser: ArgumentParser) -> None:
+    parser.add_argument("--checkpoint", type=Path, required=True, help="a checkpoint folder of `ddte export`")
+    parser.add_argument("--prompt", type=str, required=True, help="the user's message")
+
+
+def _profile(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, help="the profile's JSON file")
+
+
+def _bench(parser: ArgumentParser) -> None:
+    parser.add_argument("what", choices=["decode"], help="what to measure")
+    parser.add_argument("--checkpoint", type=list[Path], default=[], help="selector checkpoints to measure")
+    parser.add_argument("--prompts", type=list[str], default=["builtin"], help="`builtin` or JSONL files")
+    parser.add_argument("--prompts-per-task", type=int, default=2, help="prompts of each task")
+    parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
+    parser.add_argument(
+        "--require-speedup", type=float, default=None, help="exit 1 when the best arm is slower than this"
+    )
+
+
+def _verify(parser: ArgumentParser) -> None:
+    parser.add_argument("--cases", type=Path, required=True, help="worked cases in the examples' JSON format")
+
+
+def _distill(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, help="the draft folder")
+    parser.add_argument("--work", type=Path, default=None, help="folder of the sampled text and the training state")
+
+
+def _run(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, help="folder of the whole run; an interrupted one goes on")
+
+
+_ARGUMENTS: dict[str, Callable[[ArgumentParser], None]] = {
+    "generate": _generate,
+    "train": _train,
+    "evaluate": _evaluate,
+    "export": _export,
+    "decode": _decode,
+    "profile": _profile,
+    "bench": _bench,
+    "verify": _verify,
+    "distill": _distill,
+    "run": _run,
+}
+
+
+def resolve_config(arguments: Any) -> Config:
+    """The parsed sections as the one frozen `Config`."""
+    return Config(**{name: getattr(arguments, name) for name in SECTIONS})
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a verb. Bad input prints one sentence and gives exit code 2."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    parser = build_parser()
+    parsed: Namespace = parser.parse_args(argv)
+    arguments = parser.instantiate(parsed)[parsed.verb]
+    from selector import commands
+
+    try:
+        return int(getattr(commands, parsed.verb)(arguments) or 0)
+    except UserError as error:
+        print(f"ddte {parsed.verb}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"ddte {parsed.verb}: interrupted; the same command goes on from here.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -52,15 +52,18 @@ def _outside_nucleus(logits: Tensor, top_p: float) -> Tensor:
     return torch.zeros_like(removed).scatter_(-1, order, removed)
 
 
-def draw(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """One token a row of `probs [rows, vocab]` by inverse CDF with float64 prefix sums; `[rows]`, int64.
+def draw(probs: Tensor, generator: torch.Generator | None = None, rows: Tensor | None = None) -> Tensor:
+    """One token a row of `probs [laws, vocab]` by inverse CDF with float64 prefix sums; `[laws]`, int64.
 
-    A token of probability zero is never drawn, also when the uniform number is 0 or the row sums to 1 - 1e-7.
+    With `rows [draws]` the i-th token is drawn from law `rows[i]` instead; `[draws]`. A token of probability
+    zero is never drawn, also when the uniform number is 0 or the row sums to 1 - 1e-7.
     """
     cumulative = probs.double().cumsum(-1)
-    uniform = torch.rand(len(probs), 1, dtype=torch.float64, generator=generator, device=probs.device)
-    index = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)[:, 0]
     last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).to(torch.uint8).argmax(-1)
+    if rows is not None:
+        cumulative, last = cumulative[rows], last[rows]
+    uniform = torch.rand(len(cumulative), 1, dtype=torch.float64, generator=generator, device=probs.device)
+    index = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)[:, 0]
     return torch.minimum(index, last)
 
 

@@ -19,12 +19,14 @@ class DraftTree:
         draft_probs: `[inner nodes, vocab]`, float32 or wider: row `u` is the law that each entry of
             `topology.children[u]` was drawn from, independently.
         support: `[columns]`, int64, tokens outside which every draft law is zero; None when not known.
+        draft_hidden: `[inner nodes, hidden_size]`, the draft's last hidden states; None when not kept.
     """
 
     topology: Topology
     tokens: Tensor
     draft_probs: Tensor
     support: Tensor | None = None
+    draft_hidden: Tensor | None = None
 
     def path_tokens(self, node: int) -> list[int]:
         """Drafted tokens from the root (left out) to `node`."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from selector.errors import UserError
-from selector.provenance import content_hash, write_json
+from selector.provenance import checked_fields, content_hash, read_json, write_json
 from selector.trees.expansion import ActionSpace
 
 SCHEMA = 1
 FILE_NAME = "manifest.json"
+REMEDY = "make the data set with `ddte generate`"
 
 
 @dataclass
@@ -82,30 +82,16 @@ class Manifest:
     def load(cls, folder: Path) -> Manifest:
         """Read `folder/manifest.json`; a UserError names the field that does not fit."""
         path = folder / FILE_NAME
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise UserError(f"data set {str(folder)!r} has no {FILE_NAME}: make one with `ddte generate`.") from None
-        except ValueError as error:
-            raise UserError(f"manifest {str(path)!r} is not JSON ({error}): generate the data set again.") from None
-        return cls.from_dict(data, str(path))
+        return cls.from_dict(read_json(path, REMEDY), path)
 
     @classmethod
-    def from_dict(cls, data: Any, source: str = FILE_NAME) -> Manifest:
+    def from_dict(cls, data: Any, source: Path | str = FILE_NAME) -> Manifest:
         """Inverse of `dataclasses.asdict`, also after JSON."""
-        schema = data.get("schema") if isinstance(data, dict) else None
-        if schema != SCHEMA:
-            raise UserError(f"schema of {source!r} is {schema!r}: this version reads {SCHEMA}; generate the set again.")
-        names = {entry.name for entry in fields(cls)}
-        wrong = sorted(names.symmetric_difference(data))
-        if wrong:
-            state = "missing" if wrong[0] in names else "unknown"
-            raise UserError(f"{wrong[0]} of {source!r} is {state}: generate the data set again.")
-        values = dict(data)
+        values = checked_fields(cls, data, SCHEMA, source, REMEDY)
         try:
             values["units"] = [Unit(**unit) for unit in data["units"]]
             branches, trunk, length = data["action_space"]
         except (TypeError, ValueError) as error:
-            raise UserError(f"manifest {source!r} is damaged ({error}): generate the data set again.") from None
+            raise UserError(f"manifest '{source}' is damaged ({error}): {REMEDY}.") from None
         values["action_space"] = (branches, trunk, length)
         return cls(**values)

@@ -1,4 +1,4 @@
-"""Where an artefact came from: package versions, git revision, hashes; and files that are whole or absent."""
+"""Where an artefact came from, and files that are whole or absent and say which schema they follow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from selector.errors import UserError
 
 PACKAGES = ("ddte", "torch", "transformers", "pytorch-lightning", "scikit-learn", "pyarrow", "safetensors", "numpy")
 
@@ -51,3 +54,28 @@ def write_text(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)
+
+
+def checked_fields(kind: type, data: Any, schema: int, source: Path | str, remedy: str) -> dict[str, Any]:
+    """The JSON object of a dataclass `kind` with a `schema` field, once its schema and its keys are right.
+
+    A UserError names the first field that is missing or unknown; `remedy` is the way out.
+    """
+    found = data.get("schema") if isinstance(data, dict) else None
+    if found != schema:
+        raise UserError(f"schema of '{source}' is {found!r}: this version reads {schema}; {remedy}.")
+    names = {entry.name for entry in fields(kind)}
+    wrong = sorted(names.symmetric_difference(data))
+    if wrong:
+        raise UserError(f"{wrong[0]} of '{source}' is {'missing' if wrong[0] in names else 'unknown'}: {remedy}.")
+    return dict(data)
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """A JSON file's content; a UserError if there is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"folder '{path.parent}' has no {path.name}: {remedy}.") from None
+    except ValueError as error:
+        raise UserError(f"file '{path}' is not JSON ({error}): {remedy}.") from None

@@ -41,8 +41,8 @@ def check_columns(dataset: RootDataset) -> None:
         _check_finite(f"standard_error_{verifier}", dataset.standard_error[verifier])
         if (dataset.standard_error[verifier] < 0).any():
             raise UserError(f"standard_error_{verifier} has a negative value: generate the data set again.")
-    if (dataset.context_length < 1).any():
-        raise UserError("context_length has a value below 1: generate the data set again.")
+    if (dataset.context_length < 0).any():
+        raise UserError("context_length has a value below 0: generate the data set again.")
 
 
 def _check_finite(name: str, values: Tensor) -> None:

@@ -50,7 +50,7 @@ class RootRecord:
 
     Attributes:
         position: tokens generated before the root.
-        context_length: tokens of the context, the root token included.
+        context_length: tokens before the root token: what both caches hold when the step starts.
         target_hidden, draft_hidden_prev, draft_hidden_root: `[d]`, stored as float16 (clipped to its range).
         scalars: `[S]`.
         efficiency: per verifier `[2, A]`: mean label over the first and the second half of the samples.

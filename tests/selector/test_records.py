@@ -95,7 +95,7 @@ def spoiled_labels(value: float) -> dict[str, torch.Tensor]:
         ({"efficiency": spoiled_labels(3.1)}, "must lie between 1 and 3"),
         ({"scalars": torch.tensor([0.0, float("inf"), 0.0])}, "scalars of row 0"),
         ({"draft_hidden_root": torch.full((4,), float("nan"))}, "draft_hidden_root of row 0"),
-        ({"context_length": 0}, "context_length"),
+        ({"context_length": -1}, "context_length"),
     ],
 )
 def test_broken_rows_are_refused(tmp_path, changes, word):
@@ -134,7 +134,7 @@ def test_a_damaged_manifest_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"verifers of .* is unknown"):
         RootDataset.load(tmp_path)
     path.write_text("{")
-    with pytest.raises(UserError, match="not JSON"):
+    with pytest.raises(UserError, match="is not JSON"):
         RootDataset.load(tmp_path)
 
 

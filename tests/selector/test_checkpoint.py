@@ -1,0 +1,152 @@
+"""Exported selectors: round trip, refusals, and what loading may import."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from selector.checkpoint import SelectorCheckpoint, best_actions
+from selector.checkpoint_config import CheckpointConfig
+from selector.errors import UserError
+from selector.features import SCALARS, RootFeatures
+from selector.latency import LatencyProfile
+from selector.network import NetworkShape, Prediction, SelectorNetwork
+from selector.trees.expansion import ActionSpace
+
+SPACE = ActionSpace(2, 1, 3)
+PROFILE = LatencyProfile(
+    contexts=(1, 512), widths=(1, 16), target_seconds=((0.05, 0.06), (0.07, 0.09)),
+    draft_seconds=((0.004, 0.005), (0.005, 0.006)), overhead_seconds=(0.001, 0.001), plain_seconds=(0.05, 0.07),
+)  # fmt: skip
+
+
+def make_checkpoint() -> SelectorCheckpoint:
+    torch.manual_seed(0)
+    shape = NetworkShape(6, 4, len(SCALARS), (2, 1, 3), projection=8, hidden_sizes=(16, 8))
+    network = SelectorNetwork(shape)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    config = CheckpointConfig(
+        verifier="naive", shape=shape, scalars=list(SCALARS), default_head="regressor", target_fingerprint="t1",
+        draft_fingerprint="d1", draft_warp="same", sampling_range={"temperature": [0.2, 1.2], "top_p": [0.9, 1.0]},
+        profile=json.loads(json.dumps(PROFILE.__dict__)), best_static=(2, 0, 2), data_hash="0" * 64,
+    )  # fmt: skip
+    return SelectorCheckpoint(network, config)
+
+
+def make_features(seed: int) -> RootFeatures:
+    generator = torch.Generator().manual_seed(seed)
+    scalars = torch.rand(len(SCALARS), generator=generator)
+    scalars[SCALARS.index("context_length")] = 100 + seed
+    return RootFeatures(*(torch.randn(size, generator=generator) for size in (6, 4, 4)), scalars)
+
+
+def test_round_trip_makes_the_same_choices(tmp_path):
+    checkpoint = make_checkpoint()
+    checkpoint.save(tmp_path / "out", "# Card\n")
+    loaded = SelectorCheckpoint.load(tmp_path / "out")
+    assert loaded.config == checkpoint.config
+    assert loaded.best_static == (2, 0, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "README.md", "config.json", "model.safetensors",
+    ]  # fmt: skip
+    for seed in range(20):
+        times = PROFILE.action_times(torch.tensor([100.0 + seed]), SPACE)[0]
+        for head in ("policy", "regressor", None):
+            features = make_features(seed)
+            assert loaded.choose(features, times, head) == checkpoint.choose(features, times, head)
+
+
+def test_heads_choose_as_documented():
+    prediction = Prediction(torch.tensor([[0.0, 2.0, 1.0]]), torch.tensor([[1.0, 1.5, 2.0]]))
+    times = torch.tensor([[1.0, 2.0, 1.5]])
+    assert best_actions(prediction, times, "policy").tolist() == [1]
+    assert best_actions(prediction, times, "regressor").tolist() == [2]
+
+
+def test_the_machine_at_hand_decides_through_the_regressor():
+    checkpoint, features = make_checkpoint(), make_features(0)
+    times = torch.ones(len(SPACE))
+    times[3] = 1e-6
+    assert checkpoint.choose(features, times, "regressor") == 3
+
+
+def test_one_root_is_chosen_as_in_a_batch():
+    checkpoint = make_checkpoint()
+    batch = [make_features(seed) for seed in range(10)]
+    names = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
+    hidden = {name: torch.stack([getattr(features, name).half().float() for features in batch]) for name in names}
+    context = torch.tensor([100.0 + seed for seed in range(10)])
+    times = PROFILE.action_times(context, SPACE)
+    prediction = checkpoint.predict(hidden, torch.stack([features.scalars for features in batch]), context)
+    for head in ("policy", "regressor"):
+        singles = [checkpoint.choose(features, times[row], head) for row, features in enumerate(batch)]
+        assert best_actions(prediction, times, head).tolist() == singles
+
+
+def test_another_pair_is_refused():
+    checkpoint = make_checkpoint()
+    checkpoint.check_pair("t1", "d1")
+    with pytest.raises(UserError, match="another target model"):
+        checkpoint.check_pair("t2", "d1")
+    with pytest.raises(UserError, match="another draft model"):
+        checkpoint.check_pair("t1", "d2")
+
+
+def edited(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"schema": 2}, "schema of"),
+        ({"default_head": "best"}, "default_head of"),
+        ({"colour": 1}, "colour of .* is unknown"),
+        ({"profile": {}}, "is damaged"),
+        ({"shape": {"target_hidden": 6}}, "is damaged"),
+    ],
+)
+def test_broken_configurations_are_refused(tmp_path, changes, word):
+    make_checkpoint().save(tmp_path / "out", "")
+    edited(tmp_path / "out", **changes)
+    with pytest.raises(UserError, match=word):
+        SelectorCheckpoint.load(tmp_path / "out")
+
+
+def test_broken_weights_are_refused(tmp_path):
+    folder = tmp_path / "out"
+    make_checkpoint().save(folder, "")
+    shape = json.loads((folder / "config.json").read_text())["shape"]
+    edited(folder, shape={**shape, "projection": 16})
+    with pytest.raises(UserError, match=r"weights of .* do not fit"):
+        SelectorCheckpoint.load(folder)
+    (folder / "model.safetensors").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"weights of .* do not fit"):
+        SelectorCheckpoint.load(folder)
+    with pytest.raises(UserError, match=r"has no config\.json"):
+        SelectorCheckpoint.load(tmp_path)
+
+
+def test_an_occupied_folder_is_left_alone(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("x")
+    with pytest.raises(UserError, match="already holds something"):
+        make_checkpoint().save(tmp_path / "out", "")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+def test_loading_imports_torch_and_safetensors_only(tmp_path):
+    make_checkpoint().save(tmp_path / "out", "")
+    code = f"""
+import sys
+for name in ("transformers", "pytorch_lightning", "sklearn", "pyarrow", "pandas", "datasets", "rich", "wandb"):
+    sys.modules[name] = None
+from selector.checkpoint import SelectorCheckpoint
+SelectorCheckpoint.load({str(tmp_path / "out")!r})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -40,7 +40,7 @@ def acceptance_per_prompt(
     for row, prompt_mask, alive in zip(batch["tokens"], batch["prompt_mask"], batch["loss_mask"], strict=True):
         skip, length = int((~prompt_mask).sum()), int(alive.sum())
         tokens = row[None, skip : width + length - 1].long()
-        laws = []
+        laws: list[torch.Tensor] = []
         for model, support in ((target, None), (draft, head_tokens)):
             hidden = model.base_model(tokens, use_cache=False).last_hidden_state[0, -length:]
             law = warp(model.lm_head(hidden), sampling)

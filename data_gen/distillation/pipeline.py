@@ -38,7 +38,7 @@ def distill(config: Config, folder: Path, work: Path) -> None:
     training_shards = shards[1:] or shards
     vocab_size = target.config.vocab_size
     head_tokens = frequent_tokens(training_shards, vocab_size, settings.head_tokens or vocab_size)
-    draft = build_early_exit(target.float(), settings.layers, head_tokens)
+    draft = build_early_exit(target.float(), settings.layers, head_tokens)  # type: ignore[no-untyped-call]
     training = DraftTraining(draft, head_tokens, training_shards, settings)
     with _progress("Training") as progress:
         task = progress.add_task("training", total=training.total_shards, completed=training.done_shards)
@@ -123,12 +123,18 @@ def write_card(folder: Path, config: Config) -> None:
         table.add_row(*cells)
         lines.append(f"| {' | '.join(cells)} |")
     console.print(table)
+    (folder / "README.md").write_text(_card(config, "\n".join(lines)))
+
+
+def _card(config: Config, table: str) -> str:
     settings = config.distill
-    (folder / "README.md").write_text(
-        f"# Early-exit draft of `{config.pair.target}`\n\nLayers {settings.layers} of the target, fitted to its next-token "
-        f"laws on {settings.token_budget:,} tokens that it sampled itself; embedding and head are the target's own, the "
-        f"head reduced to {settings.head_tokens or 'all'} tokens.\n\nMean acceptance rate `sum min(target, draft)` over "
-        "sampled answers, both laws at the same temperature, with 95% intervals over prompts:\n\n"
-        + "\n".join(lines)
-        + "\n"
-    )
+    return f"""# Early-exit draft of `{config.pair.target}`
+
+Layers {settings.layers} of the target, fitted to its next-token laws on {settings.token_budget:,} tokens that it
+sampled itself. Embedding and head are the target's own; the head is reduced to {settings.head_tokens or "all"} tokens.
+
+Mean acceptance rate `sum min(target, draft)` over sampled answers, both laws at the same temperature, with
+95% intervals over prompts:
+
+{table}
+"""

@@ -73,6 +73,16 @@ class LatencyProfile:
         lengths, inverse = torch.unique(context, return_inverse=True)
         return torch.stack([self.step_time(lengths, expansion) for expansion in space.expansions], 1)[inverse]
 
+    def selector_times(self, context: Tensor, space: ActionSpace) -> Tensor:
+        """`[roots, actions]`, float64 seconds of a step whose action is chosen from the root's features.
+
+        Features and network cost `selector_seconds`; and the draft pass over the root token, which every tree
+        needs anyway, is paid for nothing where the choice is not to speculate.
+        """
+        idle = torch.tensor([expansion.max_depth == 0 for expansion in space.expansions])
+        wasted = idle * self.draft_time(context, 1)[:, None]
+        return self.action_times(context, space) + self.selector_seconds + wasted
+
     def _interpolate(self, table: tuple[tuple[float, ...], ...], context: Tensor, width: int) -> Tensor:
         """Linear in both directions; past the grid's end it extrapolates in width, and stays flat in context."""
         columns = np.asarray(table)

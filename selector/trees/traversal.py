@@ -108,17 +108,13 @@ class Traversal(TreeVerifier):
     name = "traversal"
 
     def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
-        topology, tokens = tree.topology, tree.tokens.tolist()
+        tokens = tree.tokens.tolist()
         laws, target, draft = tree_laws(tree, target_probs)
-        visits = [Visit(node, target[node], draft[node]) for node in range(len(topology))]
-        for node, visit in enumerate(visits):
-            visit.children = [visits[child] for child in topology.distinct_children(node)]
-        visits[0].weight = 1.0
+        visits = self.make_visits(tree, target, draft)
         descend(laws, visits[:1])
-
         accepted = [0.0] * len(visits)
         remaining = 1.0
-        for visit in post_order(visits[0]):
+        for visit in self.order(tree, visits):
             acceptance = visit.acceptance if visit.row > 0 else 1.0
             accepted[visit.row] = remaining * acceptance
             remaining *= 1.0 - acceptance
@@ -131,6 +127,18 @@ class Traversal(TreeVerifier):
             return laws.residual(node, visit.factors[-1], [tokens[child.row] for child in visit.children])
 
         return Decision(accepted, bonus)
+
+    def make_visits(self, tree: DraftTree, target: list[float], draft: list[float]) -> list[Visit]:
+        """One visit a node, in the order of the nodes."""
+        visits = [Visit(node, target[node], draft[node]) for node in range(len(tree.topology))]
+        for node, visit in enumerate(visits):
+            visit.children = [visits[child] for child in tree.topology.distinct_children(node)]
+        visits[0].weight = 1.0
+        return visits
+
+    def order(self, tree: DraftTree, visits: list[Visit]) -> list[Visit]:
+        """The order of verification."""
+        return post_order(visits[0])
 
 
 def post_order(visit: Visit) -> list[Visit]:

@@ -1,0 +1,194 @@
+"""Plausible mistakes in verification: the enumeration check must notice each of them."""
+
+import pytest
+from exact_worlds import World
+
+from selector.trees.decision import Decision, TreeVerifier
+from selector.trees.expansion import Expansion
+from selector.trees.traversal import Traversal, Visit, post_order
+from selector.trees.verifiers import VERIFIERS
+from selector.trees.walk import Walk
+from selector.verification.naive import Naive
+from selector.verification.solver import Solution, ratio
+from selector.verification.specinfer import Chain, SpecInfer
+
+NOTICED = 1e-3
+
+
+def gap(verifier, vocab=2, expansion=None, seed=1):
+    return World(vocab, seed=seed).gap(verifier, expansion or Expansion(3, 0, 2))
+
+
+class ChangedTree(TreeVerifier):
+    """Looks at other laws than those of the tree."""
+
+    def __init__(self, verifier, change):
+        self.verifier, self.change, self.name = verifier, change, verifier.name
+
+    def decide(self, tree, target_probs):
+        return self.verifier.decide(*self.change(tree, target_probs))
+
+
+def unwarped_draft(tree, target_probs):
+    changed = tree.draft_probs**0.5
+    tree = type(tree)(tree.topology, tree.tokens, changed / changed.sum(-1, keepdim=True))
+    return tree, target_probs
+
+
+def target_rows_one_node_late(tree, target_probs):
+    return tree, target_probs.roll(1, 0)
+
+
+class ChangedDecision(ChangedTree):
+    """Changes the decision itself."""
+
+    def decide(self, tree, target_probs):
+        return self.change(self.verifier.decide(tree, target_probs), tree, target_probs)
+
+
+def always_accept(decision, tree, target_probs):
+    """Walk down the first branch to its leaf."""
+    leaf = max(range(len(tree.topology)), key=lambda node: (tree.topology.depths[node], -node))
+    return Decision([float(node == leaf) for node in range(len(tree.topology))], decision.bonus)
+
+
+def bonus_from_the_target(decision, tree, target_probs):
+    return Decision(decision.accepted, lambda node: target_probs[node])
+
+
+def bonus_from_the_parents_row(decision, tree, target_probs):
+    return Decision(decision.accepted, lambda node: decision.bonus(max(0, tree.topology.parents[node])))
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("change", [unwarped_draft, target_rows_one_node_late])
+def test_wrong_laws(name, change):
+    if name == "nss" and change is unwarped_draft:
+        pytest.skip("NSS never looks at the draft's law")
+    assert gap(ChangedTree(VERIFIERS[name], change)) > NOTICED
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("change", [always_accept, bonus_from_the_target, bonus_from_the_parents_row])
+def test_wrong_decisions(name, change):
+    assert gap(ChangedDecision(VERIFIERS[name], change), expansion=Expansion(2, 1, 1)) > NOTICED
+
+
+class NaiveOnEveryDraft(Naive):
+    """Accepts any draft with min(1, p / q), then one residual."""
+
+    def _solve(self, problem, mass):
+        branching, left = dict.fromkeys(problem.tokens, 0.0), 1.0
+        for token, target, draft in zip(problem.tokens, problem.target, problem.draft, strict=True):
+            accept = ratio(target, draft)
+            branching[token] += left * accept
+            left *= 1 - accept
+        for token, (target, draft) in problem.distinct().items():
+            branching[token] += left * max(0.0, target - draft) / mass if mass > 0 else 0.0
+        return Solution(branching, 1.0)
+
+
+class SpecInferBeforeTheUpdate(SpecInfer):
+    """Acceptance of a round taken before its residual update."""
+
+    def _accept(self, problem, chain):
+        accept = super()._accept(problem, chain)
+        return [accept[0], *accept[:-1]]
+
+
+class SpecInferNotRenormalised(SpecInfer):
+    """Residuals left without their norm."""
+
+    def chains(self, laws, lengths):
+        chains = super().chains(laws, lengths)
+        return {
+            row: Chain([float(step) for step in range(len(chain.factors))], [1.0] * len(chain.masses))
+            for row, chain in chains.items()
+        }
+
+
+@pytest.mark.parametrize("solver", [NaiveOnEveryDraft(), SpecInferBeforeTheUpdate(), SpecInferNotRenormalised()])
+def test_wrong_solvers(solver):
+    assert gap(Walk(solver), vocab=3, expansion=Expansion(3, 0, 1)) > NOTICED
+
+
+class TraversalWithWholeDraft(Traversal):
+    """Duplicates merged, but a rejected token left in the draft's law."""
+
+    def make_visits(self, tree, target, draft):
+        visits = super().make_visits(tree, target, draft)
+        for visit in visits:
+            visit.__class__ = WholeDraftVisit
+        return visits
+
+
+class WholeDraftVisit(Visit):
+    def remaining(self, step, draft_total):
+        return 1.0
+
+
+class TraversalBestFirst(Traversal):
+    """Children in order of p / q instead of the order they were drawn in."""
+
+    def make_visits(self, tree, target, draft):
+        visits = super().make_visits(tree, target, draft)
+        for visit in visits:
+            visit.children.sort(key=lambda child: -child.target / child.draft)
+        return visits
+
+
+class TraversalPathByPath(Traversal):
+    """Leaves in drafting order: a node waits for the last of its branches, and others come in between."""
+
+    def order(self, tree, visits):
+        paths = [[0, *tree.topology.path(leaf)] for leaf in leaves_in_drafting_order(tree)]
+        last = {node: index for index, path in enumerate(paths) for node in path}
+        return [visits[node] for index, path in enumerate(paths) for node in reversed(path) if last[node] == index]
+
+
+def leaves_in_drafting_order(tree):
+    """Follow the child lists: the i-th branch through a node takes its i-th entry."""
+    leaves, taken = [], [0] * len(tree.topology)
+    for _ in tree.topology.children[0]:
+        node = 0
+        while tree.topology.children[node]:
+            parent = node
+            node = tree.topology.children[parent][taken[parent]]
+            taken[parent] += 1
+        if node not in leaves:
+            leaves.append(node)
+    return leaves
+
+
+@pytest.mark.parametrize(
+    ("verifier", "vocab"), [(TraversalWithWholeDraft(), 3), (TraversalBestFirst(), 2), (TraversalPathByPath(), 2)]
+)
+def test_wrong_traversal(verifier, vocab):
+    assert gap(verifier, vocab) > NOTICED
+
+
+class TraversalAcceptingWithWeights(Traversal):
+    """Block Verification accepting with `w` instead of `h`."""
+
+    def make_visits(self, tree, target, draft):
+        visits = super().make_visits(tree, target, draft)
+        for visit in visits:
+            visit.__class__ = WeightVisit
+        return visits
+
+
+class WeightVisit(Visit):
+    @property
+    def acceptance(self):
+        return self.weight
+
+
+def test_block_verification_with_weights():
+    assert gap(TraversalAcceptingWithWeights(), vocab=3, expansion=Expansion(1, 0, 3)) > NOTICED
+
+
+def test_post_order_is_what_the_mutant_changes():
+    """Without interleaving, path by path is post-order, and lossless."""
+    assert gap(TraversalPathByPath(), expansion=Expansion(1, 0, 2)) < 1e-12
+    leaf, other = Visit(2), Visit(3)
+    assert [visit.row for visit in post_order(Visit(0, children=[Visit(1, children=[leaf]), other]))] == [2, 1, 3, 0]

@@ -1,0 +1,95 @@
+"""Node-local solvers: their law over all draft lists, their rates, the scalar form itself."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from selector.trees.cases import solver_law
+from selector.verification.laws import NodeLaws
+from selector.verification.solvers import SOLVERS
+
+PAIRS = {
+    "generic": ([0.5, 0.3, 0.2], [0.2, 0.5, 0.3]),
+    "target zero": ([0.6, 0.0, 0.4], [0.2, 0.5, 0.3]),
+    "draft zero": ([0.6, 0.3, 0.1], [0.0, 0.45, 0.55]),
+    "close": ([0.5, 0.3, 0.2], [0.49, 0.305, 0.205]),
+    "disjoint": ([1.0, 0.0, 0.0], [0.0, 0.4, 0.6]),
+    "four tokens": ([0.05, 0.35, 0.4, 0.2], [0.4, 0.3, 0.05, 0.25]),
+}
+
+
+def laws_of(pair, dtype=torch.float64):
+    return NodeLaws(*(torch.tensor([law], dtype=dtype) for law in PAIRS[pair]))
+
+
+def draft_lists(pair, count):
+    draft = PAIRS[pair][1]
+    for tokens in itertools.product(range(len(draft)), repeat=count):
+        weight = math.prod(draft[token] for token in tokens)
+        if weight > 0:
+            yield tokens, weight
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_output_law_is_the_targets_and_rate_is_exact(name, count, pair):
+    laws, solver = laws_of(pair), SOLVERS[name]
+    law, rate = torch.zeros(len(PAIRS[pair][0]), dtype=torch.float64), 0.0
+    for tokens, weight in draft_lists(pair, count):
+        given = solver_law(solver, laws, tokens)
+        assert abs(float(given.sum()) - 1) < 1e-12
+        law += weight * given
+        rate += weight * float(given[sorted(set(tokens))].sum())
+    torch.testing.assert_close(law, laws.target_probs[0], atol=1e-12, rtol=0)
+    found = solver.acceptance(laws, [(0, count)])
+    if found is not None:
+        assert abs(found[0] - rate) < 1e-12
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_rates_do_not_depend_on_which_are_asked_together(name):
+    laws = laws_of("four tokens")
+    if SOLVERS[name].acceptance(laws, [(0, 1)]) is None:
+        pytest.skip("no closed rate")
+    together = SOLVERS[name].acceptance(laws, [(0, 3), (0, 1), (0, 2)])
+    apart = [SOLVERS[name].acceptance(laws, [(0, count)])[0] for count in (3, 1, 2)]
+    assert together == pytest.approx(apart, abs=1e-14)
+    assert SOLVERS[name].acceptance(laws, []) == []
+    best = [best_rate(*PAIRS["four tokens"], count) for count in (3, 1, 2)]
+    assert all(rate <= limit + 1e-12 for rate, limit in zip(together, best, strict=True))
+
+
+def best_rate(target, draft, count):
+    """No solver exceeds this (optimal transport)."""
+    order = sorted(range(len(target)), key=lambda t: -draft[t] / target[t])
+    prefixes = [order[:size] for size in range(len(order) + 1)]
+    return min(sum(target[t] for t in head) + 1 - sum(draft[t] for t in head) ** count for head in prefixes)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_rates_grow_with_the_number_of_drafts(pair):
+    for name in {"nss", "naive", "spectr", "specinfer"} & set(SOLVERS):
+        rates = SOLVERS[name].acceptance(laws_of(pair), [(0, count) for count in range(1, 6)])
+        assert all(later >= earlier - 1e-12 for earlier, later in itertools.pairwise(rates)), name
+
+
+def test_positive_mass():
+    laws = laws_of("generic")
+    assert laws.positive_mass([0, 0, 0], [0.0, 1.0, 1e200]) == pytest.approx([1.0, 0.3, 0.0])
+    assert laws.positive_mass([], []) == []
+    target = torch.softmax(torch.randn(2, 50, generator=torch.Generator().manual_seed(1)), -1)
+    draft = torch.zeros(2, 50)
+    support = torch.tensor([3, 8, 20, 41])
+    draft[:, support] = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    factors = [0.7, 30.0]
+    expected = [(target[row] - factors[row] * draft[row]).clamp(min=0).double().sum().item() for row in range(2)]
+    assert NodeLaws(target, draft, support).positive_mass([0, 1], factors) == pytest.approx(expected, abs=1e-6)
+
+
+def test_residual_without_mass_falls_back_to_the_target():
+    laws = NodeLaws(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.5, 0.5, 0.0]]))
+    assert laws.residual(0, 1.0, [0]).tolist() == [0.5, 0.5, 0.0]
+    assert laws.residual(0, 0.0, [0]).tolist() == [0.0, 0.5, 0.0]

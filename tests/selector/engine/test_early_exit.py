@@ -1,0 +1,73 @@
+"""An early-exit draft shares the target's embedding and head, and its folder holds only what differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import tiny_llama
+from safetensors.torch import load_file
+
+from selector.engine.early_exit import build_early_exit, is_early_exit, load_draft, save_draft, trained_parameters
+from selector.engine.huggingface import HuggingFaceModel
+from selector.errors import UserError
+
+TOKENS = torch.arange(1, 64, 3)
+
+
+def test_all_layers_and_the_whole_head_are_the_target() -> None:
+    target = tiny_llama(layers=3)
+    draft = build_early_exit(target, [0, 1, 2], None)
+    ids = torch.randint(64, (1, 9))
+    assert torch.equal(draft(ids).logits, target(ids).logits)
+
+
+def test_reduced_head_has_the_rows_of_its_tokens() -> None:
+    target = tiny_llama(layers=3)
+    ids = torch.randint(64, (1, 9))
+    whole = build_early_exit(target, [0, 2], None)(ids).logits
+    reduced = build_early_exit(target, [0, 2], TOKENS)(ids).logits
+    torch.testing.assert_close(reduced, whole[..., TOKENS])
+
+
+def test_cached_decoding_equals_one_pass() -> None:
+    """Layers taken from the target's end must use their own place in the draft's cache."""
+    target = tiny_llama(layers=4)
+    draft = HuggingFaceModel(build_early_exit(target, [0, 3], TOKENS), TOKENS)
+    ids = torch.randint(64, (7,))
+    once = draft.extend(ids, range(-1, 6)).logits
+    draft.reset()
+    rows = []
+    for token in ids:
+        rows.append(draft.extend(token[None], [-1]).logits)
+        draft.keep([0])
+    torch.testing.assert_close(torch.cat(rows), once, atol=1e-5, rtol=1e-5)
+
+
+def test_round_trip_stores_only_what_differs(tmp_path: Path) -> None:
+    target = tiny_llama(layers=3)
+    draft = build_early_exit(target, [0, 2], TOKENS)
+    with torch.no_grad():
+        for parameter in trained_parameters(draft).values():
+            parameter.copy_((parameter + 0.1).bfloat16())
+    save_draft(draft, tmp_path, layers=[0, 2], head_tokens=TOKENS, info={})
+    assert is_early_exit(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert set(stored) == {*trained_parameters(draft), "head_tokens"}
+    loaded, tokens = load_draft(tmp_path, target)
+    ids = torch.randint(64, (1, 9))
+    assert tokens is not None
+    assert tokens.tolist() == TOKENS.tolist()
+    assert torch.equal(loaded(ids).logits, draft(ids).logits)
+
+
+def test_refusals(tmp_path: Path) -> None:
+    target = tiny_llama(layers=3)
+    with pytest.raises(UserError, match="layers is"):
+        build_early_exit(target, [3], None)
+    save_draft(build_early_exit(target, [0], TOKENS), tmp_path, layers=[0], head_tokens=TOKENS, info={})
+    with pytest.raises(UserError, match="vocabulary of 32"):
+        load_draft(tmp_path, tiny_llama(layers=3, vocab=32))
+    with pytest.raises(UserError, match="layer shapes"):
+        load_draft(tmp_path, tiny_llama(layers=3, intermediate_size=64))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from selector.distributions import Sampling, draw, warp
+from selector.engine.drafting import Root
 from selector.engine.language_model import LanguageModel
 from selector.trees.expansion import Expansion
 from selector.trees.super_tree import SuperTree
@@ -92,33 +93,24 @@ class Forest:
 
 
 def draw_super_tree(
-    draft: LanguageModel,
-    root_token: int,
-    root_row: int,
-    root_logits: Tensor,
-    limits: Expansion,
-    sampling: Sampling,
-    generator: torch.Generator | None = None,
+    draft: LanguageModel, root: Root, limits: Expansion, sampling: Sampling, generator: torch.Generator | None = None
 ) -> SuperTree:
     """One super-tree; see `draw_forest`."""
-    return draw_forest(draft, root_token, root_row, root_logits, limits, 1, sampling, generator).super_tree(0)[0]
+    return draw_forest(draft, root, limits, 1, sampling, generator).super_tree(0)[0]
 
 
 def draw_forest(
     draft: LanguageModel,
-    root_token: int,
-    root_row: int,
-    root_logits: Tensor,
+    root: Root,
     limits: Expansion,
     num_samples: int,
     sampling: Sampling,
     generator: torch.Generator | None = None,
 ) -> Forest:
-    """Draw `num_samples` independent super-trees with the draft's law warped by `sampling`.
+    """Draw `num_samples` independent super-trees with the draft's law warped by `sampling`, as `root.laws` are.
 
-    The root token is the draft's last pending row, number `root_row`, with logits `root_logits [columns]`. The
-    drafted rows stay pending: the caller keeps what belongs to the context. The last level is drawn and not
-    drafted from.
+    The root token is the draft's last pending row. The drafted rows stay pending: the caller keeps what belongs
+    to the context. The last level is drawn and not drafted from.
     """
     branches, trunk_length, length = limits
     trunks = [Walk(sample, 0, trunk_length + length) for sample in range(num_samples)]
@@ -127,7 +119,7 @@ def draw_forest(
         for sample in range(num_samples)
     ]
     walks = trunks + [walk for sample in extra for position in sample for walk in position]
-    builder = _Builder(draft, root_token, root_row, root_logits, sampling)
+    builder = _Builder(draft, root, sampling)
     for depth in range(1, trunk_length + length + 1):
         running = [walk for walk in walks if walk.runs(depth)]
         builder.advance(running, [_end(walk, trunks, depth - 1) for walk in running], generator)
@@ -149,23 +141,21 @@ def _end(walk: Walk, trunks: Sequence[Walk], depth: int) -> int:
 class _Builder:
     """The trie, and the draft's rows and laws of its nodes."""
 
-    def __init__(
-        self, draft: LanguageModel, root_token: int, root_row: int, root_logits: Tensor, sampling: Sampling
-    ) -> None:
+    def __init__(self, draft: LanguageModel, root: Root, sampling: Sampling) -> None:
         self.draft, self.sampling = draft, sampling
         self.topology = Topology()
-        self.tokens = [root_token]
-        self.laws = [warp(root_logits[None], sampling)]
+        self.tokens = [root.token]
+        self.laws = [root.laws[-1:]]
         self.law_rows = [0]
-        self.pending = {0: root_row}
-        self.next_row = root_row + 1
+        self.pending = {0: root.row}
+        self.next_row = root.row + 1
         self.index: dict[tuple[int, int], int] = {}
 
     def advance(self, walks: list[Walk], ends: list[int], generator: torch.Generator | None) -> None:
         """Each walk draws one token from the law of its own end; equal tokens below one node are one node."""
         offset = sum(map(len, self.laws[:-1]))  # all ends of a level lie in the last block of laws
         rows = torch.tensor([self.law_rows[node] - offset for node in ends], device=self.laws[-1].device)
-        columns = draw(self.laws[-1][rows], generator)
+        columns = draw(self.laws[-1], generator, rows)
         drawn = columns if self.draft.support is None else self.draft.support[columns]
         for walk, end, token in zip(walks, ends, drawn.tolist(), strict=True):
             walk.nodes.append(self._child(end, token))

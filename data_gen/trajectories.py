@@ -10,27 +10,6 @@ from torch import Tensor
 from selector.distributions import Sampling, draw, warp
 from selector.engine.language_model import LanguageModel, Scores
 
-PREFILL_ROWS = 512
-
-
-def extend_chain(model: LanguageModel, tokens: Sequence[int], last_rows: int) -> Scores:
-    """Run `tokens`, which follow the committed context, as a chain; only the last `last_rows` rows stay pending.
-
-    Returns the scores of these rows. Long contexts go in pieces, so that no pass is wider than `PREFILL_ROWS`.
-    """
-    done = 0
-    while len(tokens) - done > last_rows:
-        piece = tokens[done : min(done + PREFILL_ROWS, len(tokens) - last_rows)]
-        _chain(model, piece, 1)
-        model.keep(range(len(piece)))
-        done += len(piece)
-    return _chain(model, tokens[done:], last_rows)
-
-
-def _chain(model: LanguageModel, tokens: Sequence[int], last_rows: int) -> Scores:
-    row_tokens = torch.tensor(list(tokens), device=model.device)
-    return model.extend(row_tokens, range(-1, len(tokens) - 1), last_rows=last_rows)
-
 
 class Trajectory:
     """A sampled text and the target's cache along it, which always lacks the text's last token.
@@ -57,8 +36,9 @@ class Trajectory:
         self.prev_hidden: Tensor | None = None
         target.reset()
         if self.prompt_length > 1:
-            scores = extend_chain(target, self.tokens[:-1], 1)
-            target.keep([0])
+            context = torch.tensor(self.tokens[:-1], device=target.device)
+            scores = target.extend(context, range(-1, len(context) - 1), last_rows=1)
+            target.keep(range(len(context)))
             self._remember(scores)
 
     @property

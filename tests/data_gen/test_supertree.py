@@ -6,32 +6,30 @@ from collections import Counter
 import pytest
 import torch
 from scipy.stats import chi2_contingency, chisquare
+from table_model import TableModel
 
 from data_gen.supertree import draw_forest, draw_super_tree
 from selector.distributions import Sampling, warp
+from selector.engine.drafting import start_root
 from selector.trees.expansion import Expansion
 
 SAMPLING = Sampling(temperature=0.8)
 LIMITS = Expansion(3, 2, 2)
 
 
-def start(model, context=(1, 2)):
-    """A draft whose pending row 0 is the root token, as at a decoding step's start."""
+def start(model, sampling=SAMPLING):
+    """A draft whose last pending row is the root token, as at a decoding step's start."""
     model.reset()
-    if context[:-1]:
-        model.extend(torch.tensor(context[:-1]), range(-1, len(context) - 2))
-        model.keep(range(len(context) - 1))
-    scores = model.extend(torch.tensor(context[-1:]), [-1])
-    return context[-1], 0, scores.logits[0]
+    return start_root(model, (1, 2), sampling)
 
 
 def forest_of(model, limits=LIMITS, samples=1, seed=0, sampling=SAMPLING):
-    return draw_forest(model, *start(model), limits, samples, sampling, torch.Generator().manual_seed(seed))
+    return draw_forest(model, start(model, sampling), limits, samples, sampling, torch.Generator().manual_seed(seed))
 
 
-def test_shape(table_model):
-    model = table_model()
-    tree = draw_super_tree(model, *start(model), LIMITS, SAMPLING, torch.Generator().manual_seed(3))
+def test_shape():
+    model = TableModel(5, 0)
+    tree = draw_super_tree(model, start(model), LIMITS, SAMPLING, torch.Generator().manual_seed(3))
     assert tree.trunk[0] == 0
     assert [tree.topology.depths[node] for node in tree.trunk] == [0, 1, 2, 3, 4]
     assert len(tree.branches) == 3
@@ -46,8 +44,8 @@ def test_shape(table_model):
     assert max(below.values()) == 1  # equal prefixes are merged
 
 
-def test_laws_are_those_of_the_context_and_leaves_have_none(table_model):
-    model = table_model(vocab_size=6, support=[1, 3, 4])
+def test_laws_are_those_of_the_context_and_leaves_have_none():
+    model = TableModel(6, 0, support=[1, 3, 4])
     forest = forest_of(model, samples=3)
     for sample in range(3):
         tree, _ = forest.super_tree(sample)
@@ -55,29 +53,38 @@ def test_laws_are_those_of_the_context_and_leaves_have_none(table_model):
             law = tree.draft_probs[node]
             if tree.topology.children[node]:
                 context = (1, 2, *tree.tokens[tree.topology.path(node)].tolist())
-                expected = torch.zeros(6).index_put((model.support,), warp(model.logits_after(context), SAMPLING))
+                expected = torch.zeros(6, dtype=torch.float64).index_put(
+                    (model.support,), warp(model.logits(context), SAMPLING)
+                )
                 torch.testing.assert_close(law, expected)
         assert set(tree.tokens[1:].tolist()) <= {1, 3, 4}
 
 
-def test_one_draft_pass_a_level_over_distinct_nodes(table_model):
-    model = table_model()
+def test_one_draft_pass_a_level_over_distinct_nodes():
+    passes = []
+
+    class Counting(TableModel):
+        def extend(self, tokens, parents, last_rows=0):
+            passes.append(len(tokens))
+            return super().extend(tokens, parents, last_rows)
+
+    model = Counting(5, 0)
     root = start(model)
-    model.passes.clear()
-    forest = draw_forest(model, *root, LIMITS, 4, SAMPLING, torch.Generator().manual_seed(0))
-    assert len(model.passes) == LIMITS.max_depth - 1
+    passes.clear()
+    forest = draw_forest(model, root, LIMITS, 4, SAMPLING, torch.Generator().manual_seed(0))
+    assert len(passes) == LIMITS.max_depth - 1
     at_depth = Counter(forest.topology.depths)
-    assert all(rows <= at_depth[depth] for depth, rows in enumerate(model.passes, 1))
+    assert all(rows <= at_depth[depth] for depth, rows in enumerate(passes, 1))
 
 
-def test_greedy_is_one_chain(table_model):
-    forest = forest_of(table_model(), samples=4, sampling=Sampling(temperature=0))
+def test_greedy_is_one_chain():
+    forest = forest_of(TableModel(5, 0), samples=4, sampling=Sampling(temperature=0))
     assert len(forest) == LIMITS.max_depth + 1
 
 
 @pytest.mark.parametrize("limits", [Expansion(1, 2, 2), Expansion(3, 0, 2), Expansion(3, 2, 0), Expansion(1, 0, 1)])
-def test_small_spaces(table_model, limits):
-    tree, _ = forest_of(table_model(), limits, samples=2).super_tree(1)
+def test_small_spaces(limits):
+    tree, _ = forest_of(TableModel(5, 0), limits, samples=2).super_tree(1)
     assert len(tree.trunk) == limits.max_depth + 1
     assert len(tree.branches) == limits.trunk_length + 1
     assert all(len(b) == limits.branch_length for position in tree.branches for b in position)
@@ -106,13 +113,13 @@ def path_probs(model, context, length):
         laws = {
             (*path, token): mass * float(probs)
             for path, mass in laws.items()
-            for token, probs in enumerate(warp(model.logits_after((*context, *path)), SAMPLING))
+            for token, probs in enumerate(warp(model.logits((*context, *path)), SAMPLING))
         }
     return laws
 
 
-def test_marginals_of_trunk_and_branches(table_model):
-    model = table_model(vocab_size=3, seed=5)
+def test_marginals_of_trunk_and_branches():
+    model = TableModel(3, 5)
     found = draws(model, 6000)
     for length, observed in (
         (2, Counter(trunk[:2] for trunk, _ in found)),
@@ -128,8 +135,8 @@ def test_marginals_of_trunk_and_branches(table_model):
         assert chisquare(counts, masses, sum_check=False).pvalue > 1e-4
 
 
-def test_branches_at_one_position_are_independent(table_model):
-    model = table_model(vocab_size=3, seed=5)
+def test_branches_at_one_position_are_independent():
+    model = TableModel(3, 5, scale=0.5)  # flat enough for a chi-square on every cell
     found = draws(model, 6000)
     pairs = [
         [(branches[0][0], branches[0][1]) for _, branches in found],
@@ -147,8 +154,8 @@ def test_branches_at_one_position_are_independent(table_model):
         assert chi2_contingency(table.numpy()).pvalue > 1e-4
 
 
-def test_samples_are_independent(table_model):
-    model = table_model(vocab_size=3, seed=5)
+def test_samples_are_independent():
+    model = TableModel(3, 5, scale=0.5)  # flat enough for a chi-square on every cell
     table = torch.zeros(3, 3)
     for seed in range(3000):
         forest = forest_of(model, Expansion(1, 0, 1), 2, seed)

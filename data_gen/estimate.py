@@ -1,0 +1,87 @@
+"""What a run will take, before any model is loaded."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from selector.config import EMBEDDED_TARGET, Config, PairConfig
+from selector.errors import UserError
+from selector.features import SCALARS
+from selector.trees.expansion import ActionSpace
+
+EMBEDDED_HIDDEN = 576
+UNKNOWN_HIDDEN = 8192  # of a model whose configuration cannot be read yet
+PLAIN_BYTES = 120  # names, numbers and parquet's own share of a row
+SHARD_BYTES = 12_000  # a shard's schema and footer
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Upper bounds: trajectories that end early have fewer roots, and shards are compressed."""
+
+    units: int
+    roots: int
+    bytes_per_root: int
+    total_bytes: int
+    free_bytes: int
+
+    def describe(self) -> str:
+        """One line for people."""
+        return (
+            f"{self.units} trajectories, at most {self.roots} roots of {self.bytes_per_root / 1000:.1f} kB: "
+            f"at most {_megabytes(self.total_bytes)}; {_megabytes(self.free_bytes)} are free."
+        )
+
+
+def estimate(config: Config, num_units: int, folder: Path) -> Estimate:
+    """Roots and bytes of `num_units` units. Raises UserError when the disk cannot hold them."""
+    target, draft = hidden_sizes(config.pair)
+    space = config.action_space
+    actions = len(ActionSpace(space.num_branches, space.trunk_length, space.branch_length))
+    labels = len(config.generate.verifiers) * 3 * actions * 4
+    per_root = 2 * (target + 2 * draft) + 4 * len(SCALARS) + labels + PLAIN_BYTES
+    roots = num_units * math.ceil(config.generate.max_new_tokens / config.generate.root_every)
+    total = roots * per_root + num_units * SHARD_BYTES
+    free = shutil.disk_usage(_existing(folder)).free
+    if total > free:
+        raise UserError(
+            f"out is {str(folder)!r}, where {_megabytes(free)} are free and up to {_megabytes(total)} are needed: "
+            "take another disk, fewer prompts or a smaller action space."
+        )
+    return Estimate(num_units, roots, per_root, total, free)
+
+
+def hidden_sizes(pair: PairConfig) -> tuple[int, int]:
+    """Hidden sizes of target and draft from their configuration files, without loading a model."""
+    target = EMBEDDED_HIDDEN if pair.target == EMBEDDED_TARGET else _hidden_size(pair.target, UNKNOWN_HIDDEN)
+    return target, _hidden_size(pair.draft, target)
+
+
+def _hidden_size(source: str, default: int) -> int:
+    """`default` where the file names no size (an early-exit draft has the target's) or cannot be read here."""
+    try:
+        path = Path(source) / "config.json"
+        if not Path(source).is_dir():
+            from huggingface_hub import hf_hub_download
+
+            path = Path(hf_hub_download(source, "config.json"))
+        data = json.loads(path.read_text("utf-8"))
+    except Exception:  # a wrong name is refused with its reason when the model is loaded
+        return default
+    size = data.get("hidden_size") or data.get("text_config", {}).get("hidden_size")
+    return size if isinstance(size, int) else default
+
+
+def _existing(folder: Path) -> Path:
+    folder = folder.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    return folder
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

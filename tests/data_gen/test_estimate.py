@@ -1,0 +1,47 @@
+"""The estimate: counts, bytes against a real shard, and the refusal of a disk that is too small."""
+
+import json
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from data_gen.estimate import estimate, hidden_sizes
+from data_gen.pipeline import generate
+from selector.config import PairConfig
+from selector.errors import UserError
+from tests.data_gen.small_runs import small_config, table_pair
+
+
+def test_counts_and_bytes(tmp_path):
+    found = estimate(small_config(["builtin"]), 10, tmp_path / "not" / "there")
+    assert found.roots == 30
+    assert found.total_bytes > 30 * found.bytes_per_root
+    assert "at most 30 roots" in found.describe()
+
+
+def test_the_estimate_is_an_upper_bound(tmp_path, prompt_file):
+    config = small_config([prompt_file])
+    folder = tmp_path / "data"
+    generate(config, folder, table_pair(), Console(quiet=True))
+    size = sum(path.stat().st_size for path in folder.glob("shards/*"))
+    assert 0 < size < estimate(config, 6, tmp_path).total_bytes
+
+
+def test_a_small_disk_is_refused(tmp_path, prompt_file, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    with pytest.raises(UserError, match=r"are free and up to"):
+        generate(small_config([prompt_file]), tmp_path / "data", table_pair(), Console(quiet=True))
+    assert not (tmp_path / "data").exists()
+
+
+def test_hidden_sizes_come_from_the_configuration(tmp_path):
+    for name, content in (("a", {"hidden_size": 5120}), ("b", {"text_config": {"hidden_size": 896}}), ("c", {})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(content))
+    pair = PairConfig(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert hidden_sizes(pair) == (5120, 896)
+    assert hidden_sizes(replace(pair, draft=str(tmp_path / "c"))) == (5120, 5120)
+    assert hidden_sizes(replace(pair, target="embedded", draft=str(tmp_path / "c"))) == (576, 576)

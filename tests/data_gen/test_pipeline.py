@@ -1,0 +1,177 @@
+"""Whole runs on small pairs: the data set, resuming after SIGKILL, refusals, failures."""
+
+import json
+import multiprocessing
+import random
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from data_gen import pipeline
+from data_gen.pipeline import generate
+from selector.config import ActionSpaceConfig, TrainConfig
+from selector.errors import UserError
+from selector.records import Manifest, RootDataset
+from tests.data_gen.small_runs import small_config, table_pair
+
+QUIET = Console(quiet=True)
+
+
+def rows(folder: Path) -> list[dict]:
+    """All rows in the units' order."""
+    manifest = Manifest.load(folder)
+    return [
+        row
+        for unit in manifest.units
+        if unit.shard
+        for row in pq.read_table(folder / "shards" / unit.shard).to_pylist()
+    ]
+
+
+def test_a_run_makes_a_valid_data_set(tmp_path, prompt_file):
+    folder = tmp_path / "data"
+    manifest = generate(small_config([prompt_file]), folder, table_pair(), QUIET)
+    assert manifest.complete
+    assert [unit.status for unit in manifest.units] == ["done"] * 6
+    data = RootDataset.load(folder)
+    assert len(data) == sum(unit.rows for unit in manifest.units)
+    assert data.efficiency["nss"].shape == (len(data), 2, len(manifest.space))
+    assert set(data.tasks) == {"writing", "coding"}
+    assert not list(folder.rglob("*.tmp"))
+    card = (folder / "README.md").read_text()
+    assert f"{len(data)} roots of 6 trajectories" in card
+    assert "| writing |" in card
+
+
+def test_a_finished_run_is_skipped_and_says_so(tmp_path, prompt_file, monkeypatch, capsys):
+    folder, config = tmp_path / "data", small_config([prompt_file])
+    generate(config, folder, table_pair(), QUIET)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    monkeypatch.setattr(pipeline, "label_unit", None)
+    generate(replace(config, train=TrainConfig(batch_size=3)), folder, console=Console(width=300))  # loads no pair
+    assert "6 of 6 trajectories are there already" in capsys.readouterr().out
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def slow_run(prompt_file: str, folder: Path) -> None:
+    """A run that takes a few milliseconds more a trajectory, so that it can be hit anywhere."""
+    quick = pipeline.label_unit
+
+    def slow(*arguments):
+        records = quick(*arguments)
+        time.sleep(0.02)
+        return records
+
+    pipeline.label_unit = slow
+    generate(small_config([prompt_file], settings_per_prompt=3), folder, table_pair(), QUIET)
+
+
+def test_three_sigkills_lose_nothing_and_repeat_nothing(tmp_path, prompt_file):
+    config = small_config([prompt_file], settings_per_prompt=3)
+    generate(config, tmp_path / "whole", table_pair(), QUIET)
+    folder, random_delay = tmp_path / "killed", random.Random(0)
+    context = multiprocessing.get_context("fork")
+    written: dict[str, int] = {}
+    for kill in range(3):
+        process = context.Process(target=slow_run, args=(prompt_file, folder))
+        process.start()
+        deadline = time.time() + 20
+        while len(list(folder.glob("shards/*.parquet"))) < 4 * (kill + 1) and time.time() < deadline:
+            time.sleep(0.002)
+        time.sleep(random_delay.uniform(0, 0.03))
+        process.kill()
+        process.join()
+        assert process.exitcode == -9
+        done = {unit.shard for unit in Manifest.load(folder).units if unit.status == "done"}
+        stamps = {name: (folder / "shards" / name).stat().st_mtime_ns for name in done}
+        assert written.items() <= stamps.items()  # what was done is never done twice
+        written = stamps
+    assert not Manifest.load(folder).complete
+    manifest = generate(config, folder, table_pair(), QUIET)
+    assert manifest.complete
+    assert rows(folder) == rows(tmp_path / "whole")
+    assert len(rows(folder)) == len(RootDataset.load(folder)) > 18
+    assert {path.name for path in folder.rglob("*.parquet")} == {unit.shard for unit in manifest.units}
+
+
+def test_a_failing_prompt_is_named_and_retried(tmp_path, prompt_file, monkeypatch, capsys):
+    folder, config = tmp_path / "data", small_config([prompt_file])
+    real = pipeline.render
+
+    def failing(prompt, *arguments):
+        if prompt.id == "coding-1":
+            raise RuntimeError("out of memory [x]")
+        return real(prompt, *arguments)
+
+    monkeypatch.setattr(pipeline, "render", failing)
+    manifest = generate(config, folder, table_pair(), Console(width=300))
+    assert "failed: prompt 'coding-1'" in capsys.readouterr().out
+    assert [unit.status for unit in manifest.units].count("failed") == 1
+    assert manifest.complete
+    assert "out of memory" in (folder / "README.md").read_text()
+    assert "coding-1" not in RootDataset.load(folder).prompt_ids
+    monkeypatch.setattr(pipeline, "render", real)
+    assert {unit.status for unit in generate(config, folder, table_pair(), QUIET).units} == {"done"}
+    generate(config, tmp_path / "whole", table_pair(), QUIET)
+    assert rows(folder) == rows(tmp_path / "whole")
+
+
+def test_all_failing_is_an_error(tmp_path, prompt_file, monkeypatch):
+    monkeypatch.setattr(pipeline, "render", None)
+    with pytest.raises(UserError, match="every trajectory failed"):
+        generate(small_config([prompt_file]), tmp_path / "data", table_pair(), QUIET)
+
+
+def test_another_run_in_the_folder_is_refused(tmp_path, prompt_file):
+    folder, config = tmp_path / "data", small_config([prompt_file])
+    generate(config, folder, table_pair(), QUIET)
+    before = (folder / "manifest.json").read_bytes()
+    with pytest.raises(UserError, match=r"generate.seed is 0 there and 5 here"):
+        generate(small_config([prompt_file], seed=5), folder, table_pair(), QUIET)
+    with pytest.raises(UserError, match=r"action_space.num_branches is 2 there and 3 here"):
+        generate(replace(config, action_space=ActionSpaceConfig(3, 1, 2)), folder, table_pair(), QUIET)
+    other = table_pair()
+    other.draft.fingerprint = "another"
+    with pytest.raises(UserError, match="draft's fingerprint"):
+        generate(replace(config, pair=replace(config.pair, draft="elsewhere")), folder, other, QUIET)
+    Path(prompt_file).write_text(Path(prompt_file).read_text().replace("text 4", "text five"))
+    with pytest.raises(UserError, match="other prompts"):
+        generate(config, folder, table_pair(), QUIET)
+    assert (folder / "manifest.json").read_bytes() == before
+
+
+def test_other_files_in_the_folder_are_refused(tmp_path, prompt_file):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds other files"):
+        generate(small_config([prompt_file]), folder, table_pair(), QUIET)
+    assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
+
+
+def test_nothing_is_written_for_a_broken_prompt_file(tmp_path):
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(json.dumps({"id": "a"}) + "\n")
+    with pytest.raises(UserError, match="line 1"):
+        generate(small_config([str(broken)]), tmp_path / "data", table_pair(), QUIET)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_full_disk_stops_the_run_and_it_goes_on_later(tmp_path, prompt_file, monkeypatch):
+    folder, config = tmp_path / "data", small_config([prompt_file])
+    real, count = pipeline.write_shard, iter(range(100))
+
+    def full(path, records):
+        if next(count) == 2:
+            raise OSError(28, "No space left on device")
+        real(path, records)
+
+    monkeypatch.setattr(pipeline, "write_shard", full)
+    with pytest.raises(UserError, match="No space left"):
+        generate(config, folder, table_pair(), QUIET)
+    assert [unit.status for unit in Manifest.load(folder).units] == ["done"] * 2 + ["pending"] * 4
+    assert generate(config, folder, table_pair(), QUIET).complete

@@ -1,0 +1,116 @@
+"""One work unit: where roots lie, their features, that labelling leaves no trace in the text or the caches."""
+
+import pytest
+import torch
+
+from data_gen import roots
+from data_gen.prompts import load_prompts
+from data_gen.roots import label_unit
+from data_gen.trajectories import Trajectory
+from data_gen.units import plan_units
+from selector.distributions import entropy, warp
+from selector.engine.huggingface import HuggingFaceModel
+from selector.features import SCALARS
+from selector.trees.expansion import ActionSpace
+from tests.data_gen.small_runs import small_config, table_pair
+
+SPACE = ActionSpace(2, 1, 2)
+PROMPT = [0, 1, 2]
+
+
+def unit_of(prompt_file, place=0):
+    return plan_units(small_config([prompt_file]).generate, load_prompts([prompt_file]))[place]
+
+
+def run(pair, unit, prompt=PROMPT, end=(), **changes):
+    config = small_config(["builtin"], **changes).generate
+    return label_unit(pair.target, pair.draft, prompt, unit, config, SPACE, end)
+
+
+def plain_text(pair, unit, steps, prompt=PROMPT):
+    """The unit's text without any labelling."""
+    generator = torch.Generator().manual_seed(unit.seed("trajectory"))
+    trajectory = Trajectory(pair.target, prompt, unit.sampling, generator)
+    for _ in range(steps):
+        trajectory.step()
+    return trajectory.tokens
+
+
+def test_root_positions_and_context_lengths(prompt_file):
+    records = run(table_pair(), unit_of(prompt_file))
+    assert [record.position for record in records] == [0, 3, 6]
+    assert [record.context_length for record in records] == [3, 6, 9]
+    assert [r.position for r in run(table_pair(), unit_of(prompt_file), root_every=1, max_new_tokens=3)] == [0, 1, 2]
+
+
+def test_no_root_after_the_end(prompt_file):
+    pair, unit = table_pair(), unit_of(prompt_file)
+    text = plain_text(pair, unit, 7)
+    end = text[len(PROMPT) + 3]
+    first = text[len(PROMPT) :].index(end) + 1
+    assert [record.position for record in run(pair, unit, end=(end,))] == list(range(0, first, 3))
+
+
+def test_labelling_does_not_touch_the_text(prompt_file):
+    pair, unit = table_pair(), unit_of(prompt_file)
+    run(pair, unit, num_samples=4)
+    assert pair.target.committed == plain_text(table_pair(), unit, 7)[:-1]
+    assert pair.draft.committed == pair.target.committed[: len(pair.draft.committed)]
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_features_are_those_of_the_context(prompt_file, every):
+    pair, unit = table_pair(), unit_of(prompt_file)
+    text = plain_text(pair, unit, 7)
+    for record in run(pair, unit, root_every=every):
+        context = text[: record.context_length]
+        values = dict(zip(SCALARS, record.scalars.tolist(), strict=True))
+        root_law = warp(pair.draft.logits(context), unit.draft_sampling)
+        prev_law = warp(pair.target.logits(context[:-1]), unit.sampling)
+        assert values["draft_entropy_root"] == pytest.approx(float(entropy(root_law)), abs=1e-5)
+        assert values["target_entropy_prev"] == pytest.approx(float(entropy(prev_law)), abs=1e-5)
+        assert values["context_length"] == record.context_length - 1
+        assert record.target_hidden.tolist() == [len(context) - 1, context[-2], pair.target.seed]
+        assert record.draft_hidden_root.tolist() == [len(context), context[-1], pair.draft.seed]
+        assert record.draft_hidden_prev.tolist() == [len(context) - 1, context[-2], pair.draft.seed]
+
+
+def test_one_token_prompt(prompt_file):
+    first, second, _ = run(table_pair(), unit_of(prompt_file), prompt=[2])
+    assert not first.target_hidden.any()
+    assert second.target_hidden.any()
+
+
+def test_halves_and_standard_error(prompt_file, monkeypatch):
+    drawn = iter(torch.arange(1, 100.0))
+    monkeypatch.setattr(
+        roots, "label", lambda tree, probs, space, names: {n: next(drawn).expand(len(space)) for n in names}
+    )
+    record = run(table_pair(), unit_of(prompt_file), num_samples=4, verifiers=["nss"])[0]
+    assert record.efficiency["nss"][:, 0].tolist() == [1.5, 3.5]
+    assert float(record.standard_error["nss"][0]) == pytest.approx(torch.tensor([1.0, 2, 3, 4]).std().item() / 2)
+
+
+def test_scoring_in_pieces_is_the_same(prompt_file, monkeypatch):
+    pair, unit = table_pair(), unit_of(prompt_file)
+    whole = run(pair, unit)
+    monkeypatch.setattr(roots, "SCORE_ROWS", 3)
+    for one, other in zip(whole, run(pair, unit), strict=True):
+        torch.testing.assert_close(one.efficiency, other.efficiency)
+
+
+def test_transformers_models(prompt_file, target: HuggingFaceModel, draft: HuggingFaceModel):
+    """The caches after a unit equal those of the text alone: the next token's logits agree."""
+    unit, config = unit_of(prompt_file), small_config(["builtin"]).generate
+    records = label_unit(target, draft, PROMPT, unit, config, SPACE, ())
+    assert [record.position for record in records] == [0, 3, 6]
+    for labels in records[0].efficiency.values():
+        assert (labels >= 1 - 1e-5).all()
+    generator = torch.Generator().manual_seed(unit.seed("trajectory"))
+    length = target.length
+    after = target.extend(torch.tensor([5]), [-1]).logits
+    trajectory = Trajectory(target, PROMPT, unit.sampling, generator)
+    for _ in range(7):
+        trajectory.step()
+    assert target.length == length
+    torch.testing.assert_close(target.extend(torch.tensor([5]), [-1]).logits, after, rtol=1e-4, atol=1e-4)

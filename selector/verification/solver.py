@@ -37,8 +37,8 @@ class Solver(Protocol):
         """Exact output laws, all problems together (vocabulary passes are shared). Each has a draft or more."""
         ...
 
-    def acceptance(self, laws: NodeLaws, pairs: Sequence[tuple[int, int]]) -> list[float] | None:
-        """`P(output is a draft)` over random drafts for each `(row, k)`; None where no cheap exact form exists."""
+    def acceptance(self, laws: NodeLaws, pairs: Sequence[tuple[int, int]]) -> Sequence[float | None]:
+        """`P(output is a draft)` over random drafts for each `(row, k)`; None where it has no cheap exact form."""
         ...
 
 

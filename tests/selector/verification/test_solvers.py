@@ -44,15 +44,15 @@ def test_output_law_is_the_targets_and_rate_is_exact(name, count, pair):
         law += weight * given
         rate += weight * float(given[sorted(set(tokens))].sum())
     torch.testing.assert_close(law, laws.target_probs[0], atol=1e-12, rtol=0)
-    found = solver.acceptance(laws, [(0, count)])
+    found = solver.acceptance(laws, [(0, count)])[0]
     if found is not None:
-        assert abs(found[0] - rate) < 1e-12
+        assert abs(found - rate) < 1e-12
 
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_rates_do_not_depend_on_which_are_asked_together(name):
     laws = laws_of("four tokens")
-    if SOLVERS[name].acceptance(laws, [(0, 1)]) is None:
+    if SOLVERS[name].acceptance(laws, [(0, 3)])[0] is None:
         pytest.skip("no closed rate")
     together = SOLVERS[name].acceptance(laws, [(0, 3), (0, 1), (0, 2)])
     apart = [SOLVERS[name].acceptance(laws, [(0, count)])[0] for count in (3, 1, 2)]

@@ -1,0 +1,112 @@
+"""A super-tree read for labels: which paths serve a chain, which branches serve a tree, and what is averaged.
+
+Every action's tree lies many times in one drawing, and any average of them, with weights fixed beforehand, has the
+right mean. Chains of length `d` are read along all branches of the earliest trunk position that reaches so deep.
+A tree of `K` branches is read twice at its trunk position: from the first `K` branches, and, in reverse, from the
+last `K`; for `2 K <= Kmax` these share no token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from torch import Tensor
+
+from selector.trees.expansion import Expansion
+from selector.trees.super_tree import SuperTree
+from selector.verification.laws import NodeLaws
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Unbiased estimates `g_d` of `P(tau >= d)` for one drawing; `E[tau + 1] = 1 + sum_d g_d`.
+
+    Attributes:
+        chain: `g_1 .. g_(L1max + L2max)` of a single path; also of every tree up to its trunk's end.
+        trees: `g_(L1 + 1) .. g_(L1 + L2max)` of `K >= 2` branches below a trunk of `L1`, by `(K, L1)`.
+            They do not change when the tree grows deeper: every `L2` is a prefix sum.
+    """
+
+    chain: list[float]
+    trees: dict[tuple[int, int], list[float]]
+
+
+class Reading(NamedTuple):
+    """Branches (nodes of each) below `trunk[position]`, in one order; its first `K` are one tree."""
+
+    position: int
+    start: int
+    branches: Sequence[Sequence[int]]
+
+    def levels(self, num_branches: int) -> list[dict[int, tuple[int, ...]]]:
+        """Child nodes, with multiplicity, of each node that is not a leaf, level by level, for the first `K`."""
+        chosen = self.branches[:num_branches]
+        ends, levels = [self.start] * num_branches, []
+        for step in range(len(chosen[0])):
+            level: dict[int, list[int]] = {}
+            for end, branch in zip(ends, chosen, strict=True):
+                level.setdefault(end, []).append(branch[step])
+            levels.append({node: tuple(children) for node, children in level.items()})
+            ends = [branch[step] for branch in chosen]
+        return levels
+
+
+class Drawing:
+    """A super-tree and its laws.
+
+    Attributes:
+        laws: target and draft rows, one a node.
+        target, draft: probability of each node's token at its parent (root: 1).
+    """
+
+    def __init__(self, super_tree: SuperTree, target_probs: Tensor, limits: Expansion) -> None:
+        self.super_tree, self.limits = super_tree, limits
+        self.laws = NodeLaws(target_probs, super_tree.draft_probs, super_tree.support)
+        self.parents = super_tree.topology.parents
+        self.tokens: list[int] = super_tree.tokens.tolist()
+        target, draft = self.laws.at(self.parents[1:], self.tokens[1:])
+        self.target, self.draft = [1.0, *target], [1.0, *draft]
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """Two orders at each trunk position."""
+        trunk, branches = self.super_tree.trunk, self.super_tree.branches
+        if self.limits.num_branches < 2 or self.limits.branch_length == 0:
+            return []
+        chosen = [
+            (position, branches[position][: self.limits.num_branches])
+            for position in range(self.limits.trunk_length + 1)
+        ]
+        return [Reading(i, trunk[i], order) for i, below in chosen for order in (below, below[::-1])]
+
+    @cached_property
+    def trees(self) -> list[tuple[tuple[int, int], list[dict[int, tuple[int, ...]]]]]:
+        """`((K, L1), levels)` of each reading and each `K >= 2`."""
+        counts = range(2, self.limits.num_branches + 1)
+        return [((k, reading.position), reading.levels(k)) for reading in self.readings for k in counts]
+
+    @cached_property
+    def chain_nodes(self) -> list[list[int]]:
+        """For each `d` the nodes at depth `d - 1` that a chain's `g_d` is averaged over, i.i.d. given the trunk."""
+        trunk, branches, length = self.super_tree.trunk, self.super_tree.branches, self.limits.branch_length
+        nodes = []
+        for depth in range(self.limits.max_depth):
+            position = max(0, depth - length)
+            ends = [branch[depth - position - 1] for branch in branches[position]] if depth > position else []
+            nodes.append(ends or [trunk[depth]])
+        return nodes
+
+    def average_chain(self, values: dict[int, float]) -> list[float]:
+        """`g_1, g_2, ..` of a chain from each node's contribution to its children's depth."""
+        return [sum(values[node] for node in nodes) / len(nodes) for nodes in self.chain_nodes]
+
+
+def average_trees(estimates: Sequence[tuple[tuple[int, int], list[float]]]) -> dict[tuple[int, int], list[float]]:
+    """Mean over the readings of each `(K, L1)`."""
+    groups: dict[tuple[int, int], list[list[float]]] = {}
+    for key, values in estimates:
+        groups.setdefault(key, []).append(values)
+    return {key: [sum(depth) / len(depth) for depth in zip(*values, strict=True)] for key, values in groups.items()}

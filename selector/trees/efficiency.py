@@ -1,0 +1,45 @@
+"""Labels: `E[tau + 1]` of every action, for every verifier, from one drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from selector.trees.depthwise import block_estimates, traversal_estimates, walk_estimates
+from selector.trees.drawing import Drawing, Estimates
+from selector.trees.expansion import ActionSpace, Expansion
+from selector.trees.super_tree import SuperTree
+from selector.trees.verifiers import get_verifier
+from selector.verification.solvers import SOLVERS
+
+ESTIMATORS: dict[str, Callable[[Drawing], Estimates]] = {
+    name: partial(walk_estimates, solver=solver) for name, solver in SOLVERS.items()
+} | {"traversal": traversal_estimates, "bv": block_estimates}
+
+
+def label(
+    super_tree: SuperTree, target_probs: Tensor, space: ActionSpace, verifiers: Sequence[str]
+) -> dict[str, Tensor]:
+    """For each verifier `[actions]`, float64: unbiased estimates of `E[tau + 1]`, exact in the verification.
+
+    `target_probs` is `[nodes, vocab]`. Averages over drawings converge to each action's block efficiency at this
+    root. One drawing serves all actions, so that their differences are less noisy than they are themselves.
+    """
+    drawing = Drawing(super_tree, target_probs, space.limits)
+    labels = {}
+    for name in verifiers:
+        estimates = ESTIMATORS[get_verifier(name).name](drawing)
+        labels[name] = torch.tensor(
+            [_tokens(expansion, estimates) for expansion in space.expansions], dtype=torch.float64
+        )
+    return labels
+
+
+def _tokens(expansion: Expansion, estimates: Estimates) -> float:
+    """`1 + sum_d g_d`; without an estimate of its own a tree counts as its first branch."""
+    branches, trunk, length = expansion
+    below = estimates.trees.get((branches, trunk), estimates.chain[trunk:])
+    return 1 + sum(estimates.chain[:trunk]) + sum(below[:length])

@@ -1,0 +1,95 @@
+"""The README.md of an exported selector."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from selector.checkpoint_config import CheckpointConfig
+
+TEMPLATE = """\
+---
+library_name: ddte
+tags:
+- speculative-decoding
+- draft-tree-selector
+---
+
+# Draft-tree selector for {verifier} verification
+
+A small network that picks, at every step of speculative decoding, the shape `(K, L1, L2)` of the drafted tree: a
+trunk of `L1` tokens, then `K` branches of `L2` tokens. It never changes what is generated, only how fast.
+
+| | |
+| --- | --- |
+| verifier | {verifier} |
+| action space | K up to {branches}, L1 up to {trunk}, L2 up to {length} |
+| default head | {head} |
+| best static tree on the training prompts | {best_static} |
+| sampling in training | temperature {temperature}, top-p {top_p}; draft warp: {draft_warp} |
+| target, draft | fingerprints `{target}`, `{draft}`; another pair is refused |
+| data set | manifest `{data_hash}` |
+| machine of the latency profile | {machine} |
+
+## Use
+
+```python
+from selector.decoding.decoder import Decoder
+
+decoder = Decoder.from_checkpoint("THIS_FOLDER", target="TARGET", draft="DRAFT")
+print(decoder.generate("Write a haiku about trees.", max_new_tokens=64).text)
+```
+
+The policy head knows the machine that it was trained for. The regressor head predicts tokens a step and divides by
+the pass times of the machine at hand, so it also serves others. Sampling settings outside the range above have not
+been seen in training.
+
+## Figures on the validation prompts
+
+Throughput is expected tokens over step time, by the labels and the latency profile. These prompts also chose the
+epoch and the head, so the figures flatter a little{elsewhere}.
+
+{metrics}
+"""
+
+
+def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None = None) -> str:
+    """Markdown of a checkpoint; `evaluation` are rows of `metrics.json`, of which those of its verifier are shown."""
+    branches, trunk, length = config.shape.action_space
+    card = TEMPLATE.format(
+        verifier=config.verifier,
+        branches=branches,
+        trunk=trunk,
+        length=length,
+        head=config.default_head,
+        best_static=config.best_static,
+        temperature=_span(config.sampling_range["temperature"]),
+        top_p=_span(config.sampling_range["top_p"]),
+        draft_warp=config.draft_warp,
+        target=config.target_fingerprint,
+        draft=config.draft_fingerprint,
+        data_hash=config.data_hash[:16],
+        machine=json.dumps(config.profile["machine"]) if config.profile["machine"] else "not named",
+        elsewhere="; held-out figures stand below" if evaluation else "",
+        metrics=_table(("figure", "value"), [(name, f"{value:.4g}") for name, value in config.metrics.items()]),
+    )
+    rows = [row for row in evaluation or [] if row["verifier"] == config.verifier]
+    if rows:
+        columns = ("policy", "metric", "value", "low", "high", "n_prompts")
+        card += "\n## Figures on held-out prompts\n\nWith intervals over prompts.\n\n"
+        card += _table(columns, [tuple(_cell(row[column]) for column in columns) for row in rows]) + "\n"
+    return card
+
+
+def _span(limits: list[float]) -> str:
+    low, high = limits
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [columns, ("---",) * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

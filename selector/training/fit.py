@@ -1,0 +1,124 @@
+"""Train one selector a verifier on a data set, under one machine's times."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pytorch_lightning.loggers import WandbLogger
+from rich.console import Console
+
+from selector.config import TrainConfig
+from selector.latency import LatencyProfile
+from selector.provenance import content_hash
+from selector.records import RootDataset
+from selector.training.baselines import oracle_gap
+from selector.training.card import model_card
+from selector.training.data import RootDataModule
+from selector.training.finish import finished_selector, network_shape
+from selector.training.loggers import build_loggers
+from selector.training.module import MONITOR, SelectorModule, realised_throughputs
+from selector.training.preflight import check_config
+from selector.training.progress import EpochProgress, print_gaps, print_results
+from selector.training.run_folder import RunFolder, open_run
+from selector.training.splits import split_prompts
+
+
+def train(
+    dataset_folder: Path | str,
+    profile: LatencyProfile,
+    config: TrainConfig,
+    run_folder: Path | str,
+    console: Console | None = None,
+) -> RunFolder:
+    """Train a selector for each of `config.verifiers` and return the run folder.
+
+    A run that was interrupted goes on where it stopped, and repeats the curve it would have had; one that has
+    ended is left as it is. Nothing is written before data set, configuration and run folder are found good.
+    """
+    console = console or Console()
+    check_config(config)
+    dataset = RootDataset.load(dataset_folder)
+    check_config(config, dataset.manifest)
+    splits = split_prompts(dataset, config)
+    run = open_run(Path(run_folder), config, dataset.manifest, profile, splits)
+    seen = dataset.subset(splits.rows(dataset, "train") + splits.rows(dataset, "validation"))
+    print_gaps(console, {verifier: oracle_gap(seen, verifier, profile) for verifier in config.verifiers})
+    for verifier in config.verifiers:
+        if not run.is_done(verifier):
+            data = RootDataModule(dataset, verifier, profile, splits, config)
+            _train_one(run, dataset, data, config, console)
+    print_results(console, {verifier: run.selector(verifier).config for verifier in config.verifiers})
+    return run
+
+
+def _train_one(
+    run: RunFolder, dataset: RootDataset, data: RootDataModule, config: TrainConfig, console: Console
+) -> None:
+    """Train, and keep the best epoch; or the untrained network, where no epoch did better on validation."""
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    module = SelectorModule(network_shape(dataset, config), config)
+    module.fit_statistics(data.train_roots.batch)
+    untrained = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    folder = run.verifier_folder(data.verifier)
+    folder.mkdir(exist_ok=True)
+    _fit(module, data, folder, config, console)
+    trained = torch.load(folder / "best.ckpt", map_location="cpu", weights_only=True)["state_dict"]
+    states = [untrained, trained]
+    scores = [_score(module, state, data) for state in states]
+    module.load_state_dict(states[scores.index(max(scores))])
+    checkpoint = finished_selector(module.network, dataset, data)
+    checkpoint.save(run.selector_folder(data.verifier), model_card(checkpoint.config))
+
+
+def _score(module: SelectorModule, state: dict[str, Any], data: RootDataModule) -> float:
+    module.cpu().eval().load_state_dict(state)
+    return max(realised_throughputs(module.network, data.validation_roots.batch).values())
+
+
+def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: TrainConfig, console: Console) -> None:
+    last = folder / "last.ckpt"
+    if last.exists() and _has_stopped(last, config):
+        return
+    settings = asdict(config) | {"verifier": data.verifier}
+    loggers = build_loggers(config.loggers, folder, content_hash([str(folder.resolve()), settings])[:16], settings)
+    with warnings.catch_warnings(), EpochProgress(console, data) as progress:
+        warnings.filterwarnings("ignore", module="pytorch_lightning")
+        warnings.filterwarnings("ignore", module="lightning_fabric")
+        logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+        trainer = pl.Trainer(
+            accelerator=config.accelerator,
+            devices=1,
+            max_epochs=config.max_epochs,
+            gradient_clip_val=1.0,
+            deterministic="warn",
+            logger=loggers,
+            callbacks=[*_callbacks(folder, config), progress],
+            default_root_dir=folder,
+            log_every_n_steps=1,
+            num_sanity_val_steps=0,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        trainer.fit(module, datamodule=data, ckpt_path=last if last.exists() else None, weights_only=True)
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            logger.experiment.finish()
+
+
+def _callbacks(folder: Path, config: TrainConfig) -> list[Callback]:
+    best = ModelCheckpoint(folder, "best", MONITOR, mode="max", save_last=True, enable_version_counter=False)
+    return [EarlyStopping(MONITOR, mode="max", patience=config.patience, check_finite=True), best]
+
+
+def _has_stopped(last: Path, config: TrainConfig) -> bool:
+    """Whether early stopping had ended the fit before the run was interrupted."""
+    callbacks = torch.load(last, map_location="cpu", weights_only=True)["callbacks"]
+    waited = [state["wait_count"] for name, state in callbacks.items() if name.startswith("EarlyStopping")]
+    return bool(waited) and waited[0] >= config.patience

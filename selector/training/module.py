@@ -1,0 +1,92 @@
+"""Both heads as a LightningModule."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from selector.checkpoint import best_actions
+from selector.checkpoint_config import HEADS
+from selector.config import TrainConfig
+from selector.network import NetworkShape, SelectorNetwork
+from selector.training.baselines import throughput_of, throughputs
+from selector.training.data import Batch
+from selector.training.objectives import policy_loss, regressor_loss
+
+MONITOR = "validation_throughput"
+SHARPNESS = 20.0
+
+
+class SelectorModule(pl.LightningModule):
+    """Trains a `SelectorNetwork`; what counts is `validation_throughput`, realised by the better head.
+
+    Before the first step the network chooses as the best static action does (`fit_statistics`).
+    """
+
+    def __init__(self, shape: NetworkShape, config: TrainConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.network = SelectorNetwork(shape)
+
+    def fit_statistics(self, train: Batch) -> None:
+        """Take normalisation, label means and the order of static actions from all training roots."""
+        rates = throughputs(train.efficiency, train.times)
+        policy_base = SHARPNESS * (rates / rates.max()).log().float()
+        self.network.fit_statistics(train.inputs, train.efficiency.mean(0), policy_base)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay)
+
+    def on_train_epoch_start(self) -> None:
+        """Dropout follows from seed and epoch, so that a resumed run repeats the same epochs."""
+        torch.manual_seed(self.config.seed * 100_003 + self.current_epoch)
+
+    def training_step(self, batch: Batch, _: int) -> Tensor:
+        losses = self._losses(batch)
+        logged = {f"train_{name}": value.detach() for name, value in losses.items()}
+        self.log_dict(logged, on_step=False, on_epoch=True, batch_size=len(batch.base))
+        return losses["loss"]
+
+    def validation_step(self, batch: Batch, _: int) -> None:
+        losses = {f"validation_{name}": value for name, value in self._losses(batch).items()}
+        realised = realised_throughputs(self.network, batch)
+        heads = {f"validation_throughput_{name}": value for name, value in realised.items()}
+        self.log_dict({**losses, **heads, MONITOR: max(realised.values())}, batch_size=len(batch.base))
+
+    def _losses(self, batch: Batch) -> dict[str, Tensor]:
+        config, prediction = self.config, self.network(batch.inputs)
+        policy = policy_loss(
+            prediction.policy_logits,
+            batch.efficiency,
+            batch.times,
+            batch.base,
+            penalty=config.penalty,
+            worst_fraction=config.worst_fraction,
+        )
+        regressor = regressor_loss(prediction.efficiency, batch.efficiency, batch.deviation)
+        loss = policy.loss + config.regressor_weight * regressor
+        return {
+            "loss": loss,
+            "policy_log_ratio": policy.log_ratio,
+            "policy_penalty": policy.penalty,
+            "policy_ratio": policy.ratio,
+            "regressor": regressor,
+        }
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Say in the file what it is of; plain values only, so that it loads with `weights_only=True`."""
+        checkpoint["selector"] = {"shape": asdict(self.network.shape), "seed": self.config.seed}
+
+
+@torch.no_grad()
+def realised_throughputs(network: SelectorNetwork, batch: Batch) -> dict[str, float]:
+    """Tokens a second that each head's choices realise, by the labels: `sum efficiency / sum times`."""
+    prediction = network(batch.inputs)
+    return {
+        head: throughput_of(best_actions(prediction, batch.times, head), batch.efficiency, batch.times)
+        for head in HEADS
+    }

@@ -1,0 +1,109 @@
+"""A run folder: what it trains on what, and what is there already.
+
+run.json                 resolved configuration, data hash, versions, git revision, seed
+profile.json             the latency profile
+splits.json              prompt ids of training, validation and test
+<verifier>/csv/          learning curves, one `version_i/metrics.csv` for each start of the run
+<verifier>/last.ckpt     Lightning's state after the last epoch; best.ckpt after the best one
+<verifier>/selector/     the trained selector in the export format, once training has ended
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from selector.checkpoint import SelectorCheckpoint, refuse_occupied
+from selector.config import TrainConfig
+from selector.errors import UserError
+from selector.latency import LatencyProfile
+from selector.manifest import Manifest
+from selector.provenance import content_hash, git_revision, read_json, versions, write_json
+from selector.training.splits import Splits
+
+SCHEMA = 1
+REMEDY = "train with `ddte train`"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of one run."""
+
+    path: Path
+
+    def verifier_folder(self, verifier: str) -> Path:
+        return self.path / verifier
+
+    def selector_folder(self, verifier: str) -> Path:
+        return self.path / verifier / "selector"
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """`run.json`; a UserError if this is no run folder."""
+        info = read_json(self.path / "run.json", REMEDY)
+        if not isinstance(info, dict) or info.get("schema") != SCHEMA:
+            raise UserError(f"file '{self.path / 'run.json'}' is not of schema {SCHEMA}: {REMEDY} again.")
+        return info
+
+    @property
+    def verifiers(self) -> list[str]:
+        return list(self.info["config"]["verifiers"])
+
+    @property
+    def splits(self) -> Splits:
+        return Splits(**read_json(self.path / "splits.json", REMEDY))
+
+    @property
+    def profile(self) -> LatencyProfile:
+        return LatencyProfile.load(self.path / "profile.json")
+
+    def is_done(self, verifier: str) -> bool:
+        return (self.selector_folder(verifier) / "config.json").exists()
+
+    def selector(self, verifier: str) -> SelectorCheckpoint:
+        """The trained selector; a UserError if training has not ended."""
+        if verifier not in self.verifiers:
+            known = ", ".join(self.verifiers)
+            raise UserError(f"verifier is {verifier!r}: run '{self.path}' has selectors for {known}.")
+        if not self.is_done(verifier):
+            raise UserError(f"training of {verifier} in '{self.path}' has not ended: finish it with `ddte train`.")
+        return SelectorCheckpoint.load(self.selector_folder(verifier))
+
+
+def open_run(path: Path, config: TrainConfig, manifest: Manifest, profile: LatencyProfile, splits: Splits) -> RunFolder:
+    """Start a run folder, or go on with one of the very same run; a UserError names the first difference."""
+    run = RunFolder(path)
+    info: dict[str, Any] = {
+        "schema": SCHEMA,
+        "config": _plain(asdict(config)),
+        "data_hash": manifest.hash(),
+        "profile_hash": content_hash(asdict(profile)),
+    }
+    if (path / "run.json").exists():
+        _refuse_other_run(path, run.info, info)
+        return run
+    refuse_occupied(path)
+    path.mkdir(parents=True, exist_ok=True)
+    profile.save(path / "profile.json")
+    write_json(path / "splits.json", asdict(splits))
+    origin = {"data_config": manifest.config, "versions": versions(), "git_revision": git_revision()}
+    write_json(path / "run.json", info | origin)
+    return run
+
+
+def _refuse_other_run(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
+    for left, right in ((there["config"], here["config"]), (there, here)):
+        for name, value in right.items():
+            if left.get(name) != value:
+                raise UserError(
+                    f"run folder '{path}' holds another run ({name} is {left.get(name)!r} there and {value!r} here): "
+                    "delete it, or give another folder."
+                )
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, as JSON gives them back."""
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,202 @@
+"""Lossless decoding of one prompt: choose a tree, draft it, score it, verify it, commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from selector.checkpoint import SelectorCheckpoint
+from selector.checkpoint_config import Head
+from selector.config import PairConfig
+from selector.decoding.policies import FixedPolicy, Policy, SelectorPolicy
+from selector.decoding.sequence import SpeculativeSequence
+from selector.decoding.stats import DecodeStats, Stopwatch
+from selector.decoding.stopping import Stopping, TextStream
+from selector.distributions import Sampling
+from selector.engine.huggingface import Pair, load_pair
+from selector.errors import UserError
+from selector.latency import LatencyProfile
+from selector.trees.expansion import Expansion
+from selector.trees.verifier import Verifier
+from selector.trees.verifiers import get_verifier
+
+GREEDY = Sampling(temperature=0.0)
+DraftWarp = Literal["same"] | tuple[float, float]
+
+
+@dataclass
+class Step:
+    """One step of `Decoder.stream`.
+
+    Attributes:
+        tokens: emitted tokens; `text`: what they add to the text (it may lag behind by an incomplete character).
+        expansion: the tree that was drafted; None for the step that only ends a stream.
+        stats: of the generation so far.
+        finish: `end` (an end token), `stop` (a stop string) or `length`; None while it goes on.
+    """
+
+    tokens: list[int]
+    text: str
+    expansion: Expansion
+    stats: DecodeStats
+    finish: str | None
+
+
+@dataclass
+class Generation:
+    """A finished text: `tokens` hold the end token if there was one, `text` holds no special tokens."""
+
+    text: str
+    tokens: list[int]
+    stats: DecodeStats
+    finish: str
+
+
+class Decoder:
+    """Decodes with a pair, a verifier and a policy; one sequence at a time.
+
+    Sampled text follows the target's law at `sampling` exactly, whatever the draft, verifier and policy; greedy
+    text is the target's own up to rounding of its passes.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        verifier: Verifier | str,
+        policy: Policy | Expansion | tuple[int, int, int],
+        draft_warp: DraftWarp = "same",
+    ) -> None:
+        """`draft_warp` is `same` as the target's, or the draft's own (temperature, top-p)."""
+        self.pair = pair
+        self.draft_warp: DraftWarp = draft_warp
+        self.verifier = get_verifier(verifier) if isinstance(verifier, str) else verifier
+        self.policy: Policy = FixedPolicy(policy) if isinstance(policy, tuple) else policy
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        folder: Path | str,
+        *,
+        target: str = PairConfig.target,
+        draft: str = PairConfig.draft,
+        dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+        device: str = "auto",
+        profile: LatencyProfile | None = None,
+        head: Head | Literal["auto"] = "auto",
+    ) -> Decoder:
+        """A decoder with an exported selector and the pair that it was trained for.
+
+        Raises UserError when the folder is not a checkpoint, or was trained for another pair.
+        """
+        checkpoint = SelectorCheckpoint.load(folder)
+        pair = load_pair(PairConfig(target=target, draft=draft, dtype=dtype, device=device))
+        return cls.with_selector(pair, checkpoint, profile, head)
+
+    @classmethod
+    def with_selector(
+        cls,
+        pair: Pair,
+        checkpoint: SelectorCheckpoint,
+        profile: LatencyProfile | None = None,
+        head: Head | Literal["auto"] = "auto",
+    ) -> Decoder:
+        """A decoder with a loaded selector; `profile` holds this machine's pass times."""
+        checkpoint.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
+        policy = SelectorPolicy(checkpoint, profile, head)
+        return cls(pair, checkpoint.config.verifier, policy, checkpoint.config.draft_warp)
+
+    def stream(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_new_tokens: int = 256,
+        sampling: Sampling = GREEDY,
+        seed: int = 0,
+        stop_strings: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        chat_template: bool = True,
+    ) -> Iterator[Step]:
+        """Steps as they are committed. A text prompt is put into the chat template; token ids are taken as they are.
+
+        `end_ids` None takes the pair's. Raises UserError for an empty prompt, an unknown token, and settings out
+        of range, before anything runs.
+        """
+        ids = self.encode(prompt, chat_template)
+        ends = self.pair.end_ids if end_ids is None else end_ids
+        stopping = Stopping(max_new_tokens, ends, stop_strings, self.pair.decode)
+        return self._with_text(self._steps(ids, stopping, sampling, seed), stopping)
+
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        max_new_tokens: int = 256,
+        sampling: Sampling = GREEDY,
+        seed: int = 0,
+        *,
+        stop_strings: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        chat_template: bool = True,
+    ) -> Generation:
+        """The whole text; see `stream`."""
+        ids = self.encode(prompt, chat_template)
+        ends = self.pair.end_ids if end_ids is None else end_ids
+        stopping = Stopping(max_new_tokens, ends, stop_strings, self.pair.decode)
+        stats = DecodeStats()
+        for step in self._steps(ids, stopping, sampling, seed):
+            stats = step.stats
+        text = stopping.cut(self.pair.decode(stopping.tokens))
+        return Generation(text, stopping.tokens, stats, str(stopping.finish))
+
+    def encode(self, prompt: str | Sequence[int], chat_template: bool = True) -> list[int]:
+        """Checked token ids of a prompt."""
+        ids = self.pair.encode(prompt, chat_template) if isinstance(prompt, str) else [int(token) for token in prompt]
+        if not ids:
+            raise UserError(f"prompt is {prompt!r}: give at least one token.")
+        size = self.pair.target.vocab_size
+        unknown = next((token for token in ids if not 0 <= token < size), None)
+        if unknown is not None:
+            raise UserError(f"prompt holds token {unknown}: the vocabulary has tokens 0 to {size - 1}.")
+        return ids
+
+    def _steps(self, ids: list[int], stopping: Stopping, sampling: Sampling, seed: int) -> Iterator[Step]:
+        pair, stats = self.pair, DecodeStats()
+        stopwatch = Stopwatch(stats.seconds)
+        generator = torch.Generator(pair.target.device).manual_seed(seed)
+        draft_sampling = sampling if isinstance(self.draft_warp, str) else Sampling(*self.draft_warp)
+        sequence = SpeculativeSequence(pair.target, pair.draft, sampling, draft_sampling, generator, stopwatch)
+        with stopwatch.section("prefill"):
+            sequence.prefill(ids)
+        while stopping.finish is None:
+            with stopwatch.section("selector"):
+                expansion = clip(self.policy.choose(sequence), stopping.remaining - 1)
+            committed = sequence.step(expansion, self.verifier)
+            tokens = stopping.accept(committed.tokens)
+            stats.tokens += len(tokens)
+            stats.steps += 1
+            stats.accepted += len(committed.tokens) - 1
+            stats.drafted += committed.nodes - 1
+            stats.actions[expansion] += 1
+            stopwatch.switch("other")
+            yield Step(tokens, "", expansion, stats, stopping.finish)
+            stopwatch.restart()
+
+    def _with_text(self, steps: Iterator[Step], stopping: Stopping) -> Iterator[Step]:
+        stream, written = TextStream(self.pair.decode), 0
+        for step in steps:
+            step.text = stream.add(step.tokens, last=step.finish is not None)
+            if step.finish == "stop":
+                full = stopping.cut(self.pair.decode(stopping.tokens))
+                step.text = full[written:]
+            written += len(step.text)
+            yield step
+
+
+def clip(expansion: Expansion, depth: int) -> Expansion:
+    """The part of a tree that is at most `depth` deep: the trunk is kept first."""
+    trunk = min(expansion.trunk_length, depth)
+    length = min(expansion.branch_length, depth - trunk)
+    return Expansion(expansion.num_branches, trunk, length).canonical()

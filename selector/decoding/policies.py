@@ -1,0 +1,80 @@
+"""Policies: what tree to draft at a root. They see the context and past steps only, which keeps decoding lossless."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from selector.checkpoint import SelectorCheckpoint
+from selector.checkpoint_config import HEADS, Head
+from selector.distributions import Sampling
+from selector.errors import UserError
+from selector.features import RootFeatures
+from selector.latency import LatencyProfile
+from selector.trees.expansion import Expansion
+
+
+class RootView(Protocol):
+    """What a policy may know: everything here is fixed before the tree is drawn."""
+
+    sampling: Sampling
+
+    @property
+    def context_length(self) -> int:
+        """Tokens before the root token."""
+        ...
+
+    def features(self) -> RootFeatures:
+        """Root features; the first call of a step runs the draft on the root token."""
+        ...
+
+
+class Policy(Protocol):
+    """Maps a root to an expansion."""
+
+    def choose(self, root: RootView) -> Expansion:
+        """The expansion of this step; it may be cut where fewer tokens are left."""
+        ...
+
+
+class FixedPolicy:
+    """The same expansion at every root; `(1, 0, 0)` never runs the draft."""
+
+    def __init__(self, expansion: Expansion | tuple[int, int, int]) -> None:
+        self.expansion = Expansion(*expansion).canonical()
+
+    def choose(self, root: RootView) -> Expansion:
+        """The fixed expansion."""
+        return self.expansion
+
+
+class SelectorPolicy:
+    """A trained selector. `profile` holds this machine's pass times (default: those it was trained under)."""
+
+    CONTEXT_STEP = 32  # action times are computed once for contexts in steps of so many tokens
+
+    def __init__(
+        self,
+        checkpoint: SelectorCheckpoint,
+        profile: LatencyProfile | None = None,
+        head: Head | Literal["auto"] = "auto",
+    ) -> None:
+        if head not in (*HEADS, "auto"):
+            raise UserError(f"policy is {head!r}: choose auto, {', '.join(HEADS)}, or an expansion (K, L1, L2).")
+        self.checkpoint = checkpoint
+        self.head: Head = checkpoint.config.default_head if head == "auto" else head
+        profile = profile or checkpoint.profile
+        contexts = torch.arange(0, profile.contexts[-1] + self.CONTEXT_STEP, self.CONTEXT_STEP)
+        self._times = profile.action_times(contexts, checkpoint.space)
+
+    def action_times(self, context_length: int) -> Tensor:
+        """`[actions]`: seconds of a step; flat past the longest context of the profile."""
+        row = (context_length + self.CONTEXT_STEP // 2) // self.CONTEXT_STEP
+        return self._times[min(row, len(self._times) - 1)]
+
+    def choose(self, root: RootView) -> Expansion:
+        """The action of the checkpoint's head."""
+        action = self.checkpoint.choose(root.features(), self.action_times(root.context_length), self.head)
+        return self.checkpoint.space.expansions[action]

@@ -1,0 +1,141 @@
+"""One sequence being decoded: both models' caches, and a step from one root to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from selector.decoding.stats import Stopwatch
+from selector.distributions import Sampling, warp
+from selector.engine.drafting import Root, dense_laws, draft_tree, start_root
+from selector.engine.language_model import LanguageModel
+from selector.engine.scoring import score_tree
+from selector.features import Previous, RootFeatures, root_features
+from selector.trees.draft_tree import DraftTree
+from selector.trees.expansion import Expansion
+from selector.trees.topology import Topology
+from selector.trees.verifier import Verifier
+
+
+class Committed(NamedTuple):
+    """What a step adds to the context: the accepted path and the bonus token; `nodes` were scored."""
+
+    tokens: list[int]
+    nodes: int
+
+
+class SpeculativeSequence:
+    """The state between steps. The last committed token is the root token; neither cache holds a row for it.
+
+    The draft's cache may lack more: `uncached` are the tokens it has to run before it can draft, the root token
+    last. After an accepted leaf these are two; they are more after steps that did not draft.
+    """
+
+    def __init__(
+        self,
+        target: LanguageModel,
+        draft: LanguageModel,
+        sampling: Sampling,
+        draft_sampling: Sampling,
+        generator: torch.Generator,
+        stopwatch: Stopwatch,
+    ) -> None:
+        self.target, self.draft = target, draft
+        self.sampling, self.draft_sampling = sampling, draft_sampling
+        self._generator, self._stopwatch = generator, stopwatch
+        self._uncached: list[int] = []
+        self._root: Root | None = None
+        self._target_prev: tuple[Tensor, Tensor] | None = None
+        self._draft_prev: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def context_length(self) -> int:
+        """Tokens before the root token."""
+        return self.target.length
+
+    @torch.inference_mode()
+    def prefill(self, prompt: Sequence[int]) -> None:
+        """Start with a prompt of one token or more; the draft runs it when it first drafts."""
+        self.target.reset()
+        self.draft.reset()
+        self._uncached, self._root = list(prompt), None
+        self._target_prev = self._draft_prev = None
+        body = torch.tensor(prompt[:-1], dtype=torch.long, device=self.target.device)
+        if len(body):
+            scores = self.target.extend(body, range(-1, len(body) - 1), last_rows=1)
+            self.target.keep(range(len(body)))
+            self._target_prev = warp(scores.logits, self.sampling)[0], scores.hidden[0]
+
+    @torch.inference_mode()
+    def features(self) -> RootFeatures:
+        """Features of the present root; runs the draft on it if that has not happened."""
+        root = self._start()
+        return root_features(
+            self._previous(root),
+            draft_probs_root=root.laws[-1],
+            draft_hidden_root=root.hidden[-1],
+            target_hidden_size=self.target.hidden_size,
+            context_length=self.context_length,
+            sampling=self.sampling,
+        )
+
+    @torch.inference_mode()
+    def step(self, expansion: Expansion, verifier: Verifier) -> Committed:
+        """Draft, score, verify, and keep the accepted path in both caches."""
+        stopwatch = self._stopwatch
+        with stopwatch.section("draft"):
+            tree = self._draft(expansion)
+        with stopwatch.section("target"):
+            scored = score_tree(self.target, tree, self.sampling)
+        with stopwatch.section("verify"):
+            node, bonus = verifier.verify(tree, scored.target_probs, self._generator)
+        with stopwatch.section("cache"):
+            path = tree.topology.path(node)
+            self.target.keep([0, *path])
+            tokens = [*tree.path_tokens(node), bonus]
+            self._keep_draft(tree, node, path, tokens)
+            self._target_prev = scored.target_probs[node], scored.hidden[node]
+        return Committed(tokens, len(tree.topology))
+
+    def _start(self) -> Root:
+        if self._root is None:
+            with self._stopwatch.section("draft" if self.draft.length else "prefill"):
+                self._root = start_root(self.draft, self._uncached, self.draft_sampling)
+        return self._root
+
+    def _draft(self, expansion: Expansion) -> DraftTree:
+        if expansion.max_depth > 0:
+            return draft_tree(self.draft, self._start(), expansion, self.draft_sampling, self._generator)
+        token = torch.tensor(self._uncached[-1:], device=self.target.device)
+        nothing = torch.zeros(0, self.target.vocab_size, device=self.target.device)
+        return DraftTree(Topology(), token, nothing, self.draft.support)
+
+    def _keep_draft(self, tree: DraftTree, node: int, path: list[int], tokens: list[int]) -> None:
+        """Keep the accepted path's rows; what the draft did not run goes to `uncached`."""
+        root, inner = self._root, tree.topology.num_inner
+        if root is None:
+            self._uncached.append(tokens[-1])
+            return
+        self.draft.keep([*range(root.row + 1), *(root.row + above for above in path if above < inner)])
+        self._root = None
+        if node < inner and tree.draft_hidden is not None:
+            self._uncached, self._draft_prev = tokens[-1:], (tree.draft_probs[node], tree.draft_hidden[node])
+        elif node == 0:
+            self._uncached, self._draft_prev = tokens[-1:], (dense_laws(self.draft, root.laws[-1:])[0], root.hidden[-1])
+        else:
+            self._uncached, self._draft_prev = tokens[-2:], None
+
+    def _previous(self, root: Root) -> Previous | None:
+        """Both models at the token before the root token."""
+        if self._target_prev is None:
+            return None
+        if len(root.laws) > 1:
+            draft_prev = dense_laws(self.draft, root.laws[-2:-1])[0], root.hidden[-2]
+        elif self._draft_prev is not None:
+            draft_prev = self._draft_prev
+        else:
+            return None
+        return Previous(self._target_prev[0], draft_prev[0], self._target_prev[1], draft_prev[1])

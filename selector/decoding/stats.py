@@ -1,0 +1,112 @@
+"""Where the time of decoding goes, and what it bought."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from selector.trees.expansion import Expansion
+
+SECTIONS = ("prefill", "draft", "target", "verify", "cache", "selector", "other")
+
+
+@dataclass
+class DecodeStats:
+    """Counts and seconds of one generation; they grow while it runs.
+
+    Attributes:
+        tokens: emitted tokens; those past an end token or a stop string are not counted.
+        steps: target passes after the prompt's.
+        accepted: drafted tokens accepted (the sum of `tau`); `drafted`: tree nodes scored, without the roots.
+        actions: how often each expansion was run, after clipping to the tokens that were left.
+        seconds: by section. `draft` and `target` are model passes with their laws, `verify` accepting and the
+            bonus draw, `cache` keeping the path, `selector` features and network, `other` the Python around them.
+            On an accelerator, work is counted where the program waits for it.
+    """
+
+    tokens: int = 0
+    steps: int = 0
+    accepted: int = 0
+    drafted: int = 0
+    actions: Counter[Expansion] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SECTIONS, 0.0))
+
+    @property
+    def total_seconds(self) -> float:
+        """Everything, the prompt's passes included."""
+        return sum(self.seconds.values())
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Emitted tokens by total seconds."""
+        return self.tokens / self.total_seconds if self.total_seconds else 0.0
+
+    @property
+    def block_efficiency(self) -> float:
+        """Tokens committed per target pass, `tau + 1` on average."""
+        return (self.accepted + self.steps) / self.steps if self.steps else 0.0
+
+    @property
+    def overhead_share(self) -> float:
+        """Share of the time after the prompt that is not a model pass."""
+        decoding = self.total_seconds - self.seconds["prefill"]
+        overhead = decoding - self.seconds["draft"] - self.seconds["target"]
+        return overhead / decoding if decoding else 0.0
+
+    def add(self, other: DecodeStats) -> None:
+        """Add another generation's counts and seconds."""
+        self.tokens += other.tokens
+        self.steps += other.steps
+        self.accepted += other.accepted
+        self.drafted += other.drafted
+        self.actions.update(other.actions)
+        for name, seconds in other.seconds.items():
+            self.seconds[name] += seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; actions are written `(K, L1, L2)`."""
+        return {
+            "tokens": self.tokens,
+            "steps": self.steps,
+            "tokens_per_second": self.tokens_per_second,
+            "block_efficiency": self.block_efficiency,
+            "drafted": self.drafted,
+            "accepted": self.accepted,
+            "overhead_share": self.overhead_share,
+            "seconds": dict(self.seconds),
+            "actions": {str(expansion): count for expansion, count in self.actions.most_common()},
+        }
+
+
+class Stopwatch:
+    """Adds the time that passes to one section at a time, so that the sections' sum is the time that passed."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self.seconds = seconds
+        self._section = "other"
+        self._since = time.perf_counter()
+
+    def switch(self, section: str) -> str:
+        """From now on time belongs to `section`; returns the section before."""
+        now = time.perf_counter()
+        self.seconds[self._section] += now - self._since
+        self._since = now
+        before, self._section = self._section, section
+        return before
+
+    def restart(self) -> None:
+        """Count nothing since the last switch: the caller of a generator held it up."""
+        self._since = time.perf_counter()
+
+    @contextmanager
+    def section(self, name: str) -> Iterator[None]:
+        """Time inside belongs to `name`, except where a section inside takes over."""
+        before = self.switch(name)
+        try:
+            yield
+        finally:
+            self.switch(before)

@@ -1,0 +1,80 @@
+"""Where a text ends: an end token, a stop string, or the number of tokens; and text that appears as it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from selector.errors import UserError
+
+Decode = Callable[[list[int]], str]
+UNFINISHED = "\ufffd"  # a token may end in the middle of a character
+
+
+class Stopping:
+    """Cuts committed tokens at the first end: `finish` names it, `end`, `stop` or `length`.
+
+    The end token is kept, and so is the token that completes a stop string, as transformers' `generate` does;
+    `cut` then cuts the text right behind the stop string.
+    """
+
+    def __init__(
+        self, max_new_tokens: int, end_ids: Sequence[int], stop_strings: str | Sequence[str], decode: Decode
+    ) -> None:
+        stop_strings = (stop_strings,) if isinstance(stop_strings, str) else tuple(stop_strings)
+        if max_new_tokens < 1:
+            raise UserError(f"max_new_tokens is {max_new_tokens}: give 1 or more.")
+        if any(not text for text in stop_strings):
+            raise UserError("stop_strings holds an empty string: leave it out.")
+        self.tokens: list[int] = []
+        self.finish: str | None = None
+        self._limit, self._end_ids = max_new_tokens, frozenset(end_ids)
+        self._stop_strings, self._decode = stop_strings, decode
+        self._window = max(map(len, self._stop_strings), default=0) + 4  # a character takes up to four tokens
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that may still come."""
+        return self._limit - len(self.tokens)
+
+    def accept(self, committed: Sequence[int]) -> list[int]:
+        """Append what is within the end, and return it."""
+        before = len(self.tokens)
+        for token in committed[: self.remaining]:
+            self.tokens.append(token)
+            if token in self._end_ids:
+                self.finish = "end"
+            elif self._stop_strings and self._ends_with_stop():
+                self.finish = "stop"
+            if self.finish:
+                break
+        if self.finish is None and self.remaining == 0:
+            self.finish = "length"
+        return self.tokens[before:]
+
+    def cut(self, text: str) -> str:
+        """`text` up to and with its first stop string."""
+        ends = [text.index(stop) + len(stop) for stop in self._stop_strings if stop in text]
+        return text[: min(ends)] if ends else text
+
+    def _ends_with_stop(self) -> bool:
+        tail = self._decode(self.tokens[-self._window :])
+        return any(stop in tail for stop in self._stop_strings)
+
+
+class TextStream:
+    """Pieces of text as tokens come; a piece is held back while its last character is incomplete."""
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._tokens: list[int] = []
+        self._context = self._read = 0
+
+    def add(self, tokens: Sequence[int], last: bool = False) -> str:
+        """New text after `tokens`; `last` gives out what is held back."""
+        self._tokens += tokens
+        known = self._decode(self._tokens[self._context : self._read])
+        text = self._decode(self._tokens[self._context :])
+        if text.endswith(UNFINISHED) and not last:
+            return ""
+        self._context, self._read = self._read, len(self._tokens)
+        return text[len(known) :]

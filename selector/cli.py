@@ -12,13 +12,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
 from selector.config import (
     ActionSpaceConfig,
-    Config,
     DecodeConfig,
     DistillConfig,
     EvaluateConfig,
@@ -113,7 +112,10 @@ def _train(parser: ArgumentParser) -> None:
 
 def _evaluate(parser: ArgumentParser) -> None:
     parser.add_argument("--run", type=Path, required=True, help="a run folder of `ddte train`")
-    parser.add_argument("--data", type=Path, required=True, help="a data set; the run's own, or another test set")
+    parser.add_argument("--data", type=Path, required=True, help="the data set that the run was trained on")
+    parser.add_argument(
+        "--test-data", type=Path, default=None, help="another data set to score on (default: held-out prompts)"
+    )
     parser.add_argument("--profile", type=Path, default=None, help="another machine's pass times (default: the run's)")
     parser.add_argument("--out", type=Path, required=True, help="folder of metrics.json and report.html")
 
@@ -121,11 +123,15 @@ def _evaluate(parser: ArgumentParser) -> None:
 def _export(parser: ArgumentParser) -> None:
     parser.add_argument("--run", type=Path, required=True, help="a run folder of `ddte train`")
     parser.add_argument("--out", type=Path, required=True, help="folder that gets one checkpoint a verifier")
+    parser.add_argument("--metrics", type=Path, default=None, help="metrics.json for the model cards")
 
 
 def _decode(parser: ArgumentParser) -> None:
     parser.add_argument("--checkpoint", type=Path, required=True, help="a checkpoint folder of `ddte export`")
     parser.add_argument("--prompt", type=str, required=True, help="the user's message")
+    parser.add_argument(
+        "--profile", type=Path, default=None, help="this machine's pass times (default: the checkpoint's)"
+    )
 
 
 def _profile(parser: ArgumentParser) -> None:
@@ -168,11 +174,6 @@ _ARGUMENTS: dict[str, Callable[[ArgumentParser], None]] = {
     "distill": _distill,
     "run": _run,
 }
-
-
-def resolve_config(arguments: Any) -> Config:
-    """The parsed sections as the one frozen `Config`."""
-    return Config(**{name: getattr(arguments, name) for name in SECTIONS})
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,0 +1,167 @@
+"""`ddte run`: pass times, data, training, evaluation, export and a sample of decoded text from one configuration.
+
+Each stage skips what is already there, so an interrupted run goes on with the same command.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from data_gen.estimate import estimate
+from data_gen.pipeline import generate
+from data_gen.prompts import load_prompts
+from data_gen.units import plan_units
+from selector.checkpoint import SelectorCheckpoint
+from selector.config import Config
+from selector.decoding.decoder import Decoder
+from selector.distributions import Sampling
+from selector.engine.huggingface import Pair, load_pair
+from selector.engine.profiling import measure_profile
+from selector.errors import UserError
+from selector.evaluation.console import print_rows
+from selector.evaluation.report import evaluate
+from selector.latency import LatencyProfile
+from selector.manifest import Manifest
+from selector.provenance import read_json, write_json
+from selector.records import RootDataset
+from selector.training.export import export
+from selector.training.fit import train
+from selector.training.run_folder import RunFolder
+
+SAMPLE_PROMPT = "Write three sentences about a lighthouse keeper who learns to bake bread."
+
+
+class Chain:
+    """The stages of one run and where they put what they make."""
+
+    def __init__(self, config: Config, out: Path, console: Console) -> None:
+        self.config, self.out, self.console = config, out, console
+        self.profile_path = out / "profile.json"
+        self.data_path = out / "data"
+        self.train_path = out / "train"
+        self.report_path = out / "report"
+        self.checkpoint_path = out / "checkpoints"
+        self._pair: Pair | None = None
+
+    @property
+    def pair(self) -> Pair:
+        """Both models, loaded when a stage first needs them."""
+        if self._pair is None:
+            self.console.print("Loading the models (the embedded target is unpacked on first use, 540 MB) ...")
+            self._pair = load_pair(self.config.pair)
+        return self._pair
+
+    def profile(self) -> None:
+        if not self.profile_path.exists():
+            measure_profile(self.pair).save(self.profile_path)
+
+    def generate(self) -> None:
+        manifest = generate(self.config, self.data_path, pair=self.pair, console=self.console)
+        if failed := [unit for unit in manifest.units if unit.status == "failed"]:
+            self.console.print(f"{len(failed)} trajectories failed; they are named above and left out.")
+
+    def train(self) -> None:
+        train(self.data_path, self.latency, self.config.train, self.train_path, self.console)
+
+    def evaluate(self) -> None:
+        if (self.report_path / "metrics.json").exists():
+            return
+        run = RunFolder(self.train_path)
+        checkpoints = [run.selector(verifier) for verifier in run.verifiers]
+        data = RootDataset.load(self.data_path)
+        prompts = run.splits.test
+        evaluate(checkpoints, data, self.latency, self.config.evaluate, self.report_path, test_prompts=prompts)
+
+    def export(self) -> None:
+        if not self.checkpoint_path.exists():
+            export(self.train_path, self.checkpoint_path, self.report_path / "metrics.json")
+
+    @property
+    def latency(self) -> LatencyProfile:
+        return LatencyProfile.load(self.profile_path)
+
+    def sample(self) -> None:
+        """Decode with the selector that promises most, and print the table and where things are."""
+        rows = read_json(self.report_path / "metrics.json", "evaluate with `ddte run`")
+        speeds = {
+            row["verifier"]: row["value"]
+            for row in rows
+            if row["policy"].startswith("selector") and row["metric"] == "tokens_per_second"
+        }
+        folder = self.checkpoint_path / max(speeds, key=lambda name: speeds[name])
+        settings = self.config.decode
+        decoder = Decoder.with_selector(self.pair, SelectorCheckpoint.load(folder), self.latency)
+        sampling = Sampling(settings.temperature, settings.top_p, settings.top_k)
+        generation = decoder.generate(SAMPLE_PROMPT, min(settings.max_new_tokens, 128), sampling, settings.seed)
+        self.console.rule("A sample")
+        self.console.print(f"{SAMPLE_PROMPT}\n", style="bold", markup=False)
+        self.console.print(generation.text, markup=False)
+        stats = generation.stats
+        self.console.print(f"\n{stats.tokens_per_second:.1f} tokens per second, {stats.block_efficiency:.2f} a step")
+        self.console.rule("Held-out prompts, under this machine's pass times")
+        print_rows(rows, self.console)
+        self.console.print(f"Report:      {self.report_path / 'report.html'}\nCheckpoints: {self.checkpoint_path}")
+        self.console.print(f'Decode:      ddte decode --checkpoint {folder} --prompt "..."', markup=False)
+
+
+def run_chain(config: Config, out: Path, console: Console | None = None) -> None:
+    """Run all stages. Raises UserError for bad input and for a folder that holds another run."""
+    console = console or Console()
+    claim(config, out)
+    chain = Chain(config, out, console)
+    stages: list[tuple[str, str, Callable[[], None]]] = [
+        ("Pass times", "measure both models on this machine: about half a minute, 10 kB", chain.profile),
+        ("Data", data_estimate(config, chain.data_path), chain.generate),
+        ("Training", "one selector a verifier: under a minute each, 10 MB each", chain.train),
+        ("Evaluation", "held-out prompts, offline: about 10 seconds a verifier, 2 MB", chain.evaluate),
+        ("Export", "checkpoint folders for decoding: a second, 2 MB each", chain.export),
+    ]
+    for number, (title, about, stage) in enumerate(stages, 1):
+        with _timed(console, f"{number}/{len(stages)} {title}", about):
+            stage()
+    chain.sample()
+
+
+def claim(config: Config, out: Path) -> None:
+    """A run folder belongs to one configuration."""
+    path, mine = out / "config.json", json.loads(json.dumps(asdict(config)))
+    if path.exists():
+        stored = read_json(path, "give another folder")
+        for section, values in mine.items():
+            for name, value in values.items():
+                there = stored.get(section, {}).get(name)
+                if there != value:
+                    message = f"out is {str(out)!r}, which holds another run ({section}.{name} is {there!r} there and "
+                    raise UserError(f"{message}{value!r} here): give another folder, or the same configuration.")
+        return
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"out is {str(out)!r}, which holds other files: give a new or an empty folder.")
+    units = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
+    estimate(config, len(units), out)
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, mine)
+
+
+def data_estimate(config: Config, folder: Path) -> str:
+    """Trajectories, roots and bytes that are left to make."""
+    units = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
+    done = 0
+    if (folder / "manifest.json").exists():
+        done = sum(unit.status == "done" for unit in Manifest.load(folder).units)
+    return estimate(config, len(units) - done, folder).describe()
+
+
+@contextmanager
+def _timed(console: Console, title: str, about: str) -> Iterator[None]:
+    console.rule(title, align="left")
+    console.print(about, style="dim", markup=False)
+    start = time.perf_counter()
+    yield
+    console.print(f"took {time.perf_counter() - start:.0f} s", style="dim")

@@ -94,7 +94,7 @@ class Drawing:
         trunk, branches, length = self.super_tree.trunk, self.super_tree.branches, self.limits.branch_length
         nodes = []
         for depth in range(self.limits.max_depth):
-            position = max(0, depth - length)
+            position = max(0, depth + 1 - length)  # the nodes at `depth` must be inner: leaves have no draft law
             ends = [branch[depth - position - 1] for branch in branches[position]] if depth > position else []
             nodes.append(ends or [trunk[depth]])
         return nodes

@@ -46,6 +46,7 @@ class NodeLaws:
         self.support = support
         self._columns: dict[int, tuple[Tensor, Tensor, float]] = {}
         self._draft_totals: dict[int, float] = {}
+        self._masses: dict[tuple[int, float], float] = {}
 
     def at(self, rows: Sequence[int], tokens: Sequence[int]) -> tuple[list[float], list[float]]:
         """Target and draft probabilities of `tokens[i]` in `rows[i]`, in one transfer."""
@@ -75,16 +76,21 @@ class NodeLaws:
         return target, draft
 
     def positive_mass(self, rows: Sequence[int], factors: Sequence[float]) -> list[float]:
-        """`Z(c) = sum (p - c q)_+` for each pair of a row and a `c`; a sum of positive terms, at most 1."""
-        if not rows:
-            return []
-        self._load(rows)
-        sums = []
-        for row, factor in zip(rows, factors, strict=True):
-            target, draft, _ = self._columns[row]
-            sums.append(torch.add(target, draft, alpha=-min(factor, LARGEST_FACTOR)).relu_().sum())
-        inside: list[float] = torch.stack(sums).tolist()
-        return [min(1.0, mass + self._columns[row][2]) for row, mass in zip(rows, inside, strict=True)]
+        """`Z(c) = sum (p - c q)_+` for each pair of a row and a `c`; a sum of positive terms, at most 1.
+
+        Remembered: solvers that share laws share passes, above all those at `c = 1`.
+        """
+        pairs = list(zip(rows, factors, strict=True))
+        missing = [pair for pair in dict.fromkeys(pairs) if pair not in self._masses]
+        if missing:
+            self._load(row for row, _ in missing)
+            sums = []
+            for row, factor in missing:
+                target, draft, _ = self._columns[row]
+                sums.append(torch.add(target, draft, alpha=-min(factor, LARGEST_FACTOR)).relu_().sum())
+            for pair, inside in zip(missing, torch.stack(sums).tolist(), strict=True):
+                self._masses[pair] = min(1.0, inside + self._columns[pair[0]][2])
+        return [self._masses[pair] for pair in pairs]
 
     def draft_totals(self, rows: Iterable[int]) -> dict[int, float]:
         """Sum of each draft row in float64: what is left of it without some tokens is this minus theirs."""

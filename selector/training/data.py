@@ -59,6 +59,7 @@ class RootDataModule(pl.LightningDataModule):
 
     Attributes:
         best_static: the best static action of the training roots.
+        validation_prompts: `[N]`, int64, the prompt of each validation root.
         static_throughput: its tokens a second on the validation roots, without the selector's cost.
     """
 
@@ -72,6 +73,8 @@ class RootDataModule(pl.LightningDataModule):
         static_times = profile.action_times(context, space)
         whole = _columns(dataset, verifier, profile, static_times, rows["train"])
         self.train_roots, self.validation_roots = (Roots(whole.__getitems__(rows[part])) for part in rows)
+        validation_prompts = [dataset.prompt_ids[row] for row in rows["validation"]]
+        self.validation_prompts = torch.tensor([splits.validation.index(prompt) for prompt in validation_prompts])
         train, validation = self.train_roots.batch, self.validation_roots.batch
         self.best_static = best_action(train.efficiency, static_times[rows["train"]])
         always = torch.full((len(validation.base),), self.best_static)

@@ -30,14 +30,20 @@ def network_shape(dataset: RootDataset, config: TrainConfig) -> NetworkShape:
     )
 
 
-def finished_selector(network: SelectorNetwork, dataset: RootDataset, data: RootDataModule) -> SelectorCheckpoint:
-    """The checkpoint; the head with the higher throughput on the validation prompts is its default."""
+def finished_selector(
+    network: SelectorNetwork, dataset: RootDataset, data: RootDataModule, learned: bool
+) -> SelectorCheckpoint:
+    """The checkpoint; the head with the higher throughput on the validation prompts is its default.
+
+    `learned` is false for a network that stayed untrained, and so chooses as the best static action does.
+    """
     manifest = dataset.manifest
     realised = realised_throughputs(network.cpu().eval(), data.validation_roots.batch)
     default: Head = max(HEADS, key=lambda head: realised[head])
     metrics = {f"validation_throughput_{head}": value for head, value in realised.items()}
     metrics["validation_throughput_static"] = data.static_throughput
     metrics["validation_ratio_to_static"] = realised[default] / data.static_throughput
+    metrics["learned"] = float(learned)
     metrics["train_roots"] = float(len(data.train_roots))
     metrics["validation_roots"] = float(len(data.validation_roots))
     config = CheckpointConfig(

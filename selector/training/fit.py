@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -23,10 +23,11 @@ from selector.training.card import model_card
 from selector.training.data import RootDataModule
 from selector.training.finish import finished_selector, network_shape
 from selector.training.loggers import build_loggers
-from selector.training.module import MONITOR, SelectorModule, realised_throughputs
+from selector.training.module import MONITOR, SelectorModule
 from selector.training.preflight import check_config
 from selector.training.progress import EpochProgress, print_gaps, print_results
 from selector.training.run_folder import RunFolder, open_run
+from selector.training.selection import keep_best
 from selector.training.splits import split_prompts
 
 
@@ -61,25 +62,17 @@ def train(
 def _train_one(
     run: RunFolder, dataset: RootDataset, data: RootDataModule, config: TrainConfig, console: Console
 ) -> None:
-    """Train, and keep the best epoch; or the untrained network, where no epoch did better on validation."""
     pl.seed_everything(config.seed, workers=True, verbose=False)
-    module = SelectorModule(network_shape(dataset, config), config)
+    shape, folder = network_shape(dataset, config), run.verifier_folder(data.verifier)
+    module = SelectorModule(shape, config)
     module.fit_statistics(data.train_roots.batch)
-    untrained = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    folder = run.verifier_folder(data.verifier)
+    network = copy.deepcopy(module.network)
     folder.mkdir(exist_ok=True)
     _fit(module, data, folder, config, console)
-    trained = torch.load(folder / "best.ckpt", map_location="cpu", weights_only=True)["state_dict"]
-    states = [untrained, trained]
-    scores = [_score(module, state, data) for state in states]
-    module.load_state_dict(states[scores.index(max(scores))])
-    checkpoint = finished_selector(module.network, dataset, data)
+    module.load_state_dict(torch.load(folder / "best.ckpt", map_location="cpu", weights_only=True)["state_dict"])
+    learned = keep_best(network, module.network.state_dict(), data)
+    checkpoint = finished_selector(network, dataset, data, learned)
     checkpoint.save(run.selector_folder(data.verifier), model_card(checkpoint.config))
-
-
-def _score(module: SelectorModule, state: dict[str, Any], data: RootDataModule) -> float:
-    module.cpu().eval().load_state_dict(state)
-    return max(realised_throughputs(module.network, data.validation_roots.batch).values())
 
 
 def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: TrainConfig, console: Console) -> None:

@@ -67,3 +67,9 @@ def print_results(console: Console, configs: dict[str, CheckpointConfig]) -> Non
         ratio = metrics["validation_ratio_to_static"]
         table.add_row(verifier, config.default_head, f"{realised:.2f}", f"{static:.2f}", f"{ratio:.3f}")
     console.print(table)
+    for verifier, config in configs.items():
+        if not config.metrics["learned"]:
+            console.print(
+                f"{verifier}: no epoch beat the best static action by more than the standard error over validation "
+                "prompts, so the selector chooses as that action does."
+            )

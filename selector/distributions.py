@@ -9,6 +9,8 @@ from torch import Tensor
 
 from selector.errors import UserError
 
+NUCLEUS_TOKENS = 1024
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -45,7 +47,26 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
 
 
 def _outside_nucleus(logits: Tensor, top_p: float) -> Tensor:
-    """True for the tokens that transformers' TopPLogitsWarper removes: ascending mass at most `1 - top_p`."""
+    """True for the tokens that transformers' TopPLogitsWarper removes: ascending mass at most `1 - top_p`.
+
+    A nucleus mostly lies within the largest `NUCLEUS_TOKENS`, which are found many times faster than a sort; rows
+    where it does not are sorted.
+    """
+    if logits.shape[-1] <= NUCLEUS_TOKENS:
+        return _outside_nucleus_by_sort(logits, top_p)
+    rows = logits.reshape(-1, logits.shape[-1])
+    largest, order = torch.softmax(rows, -1).topk(NUCLEUS_TOKENS)
+    above = largest.cumsum(-1)
+    outside = 1 - (above - largest) <= 1 - top_p
+    outside[:, 0] = False
+    removed = torch.ones_like(rows, dtype=torch.bool).scatter_(-1, order, outside)
+    wide = (above[:, -1] <= top_p).nonzero()[:, 0]
+    if len(wide):
+        removed[wide] = _outside_nucleus_by_sort(rows[wide], top_p)
+    return removed.reshape(logits.shape)
+
+
+def _outside_nucleus_by_sort(logits: Tensor, top_p: float) -> Tensor:
     ascending, order = logits.sort(-1)
     removed = torch.softmax(ascending, -1).cumsum(-1) <= 1 - top_p
     removed[..., -1] = False

@@ -35,6 +35,16 @@ def test_warp_is_float32_or_wider():
     assert warp(LOGITS.double(), Sampling(0.5)).dtype == torch.float64
 
 
+@pytest.mark.parametrize("top_p", [0.3, 0.9, 0.99])
+@pytest.mark.parametrize("shape", [(5000,), (6, 5000), (2, 3, 5000)])
+def test_nucleus_of_a_large_vocabulary(top_p, shape):
+    """Sharp rows take the fast way, flat ones the sort; both agree with transformers."""
+    logits = torch.randn(6, 5000, generator=torch.Generator().manual_seed(3)) * torch.linspace(0.5, 6, 6)[:, None]
+    logits = logits[2] if len(shape) == 1 else logits.reshape(shape)
+    expected = torch.softmax(TopPLogitsWarper(top_p)(None, logits.reshape(-1, 5000)), -1).reshape(shape)
+    torch.testing.assert_close(warp(logits, Sampling(1.0, top_p)), expected, rtol=1e-4, atol=1e-6)
+
+
 def test_nucleus_of_one_token_survives():
     assert int((warp(LOGITS, Sampling(1.0, 1e-6)) > 0).sum()) == len(LOGITS)
 

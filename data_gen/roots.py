@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import torch
-from selector.trees.efficiency import label
 from torch import Tensor
 
 from data_gen.supertree import Forest, draw_forest
@@ -17,6 +16,7 @@ from selector.engine.drafting import Root, dense_laws, start_root
 from selector.engine.language_model import LanguageModel, Scores
 from selector.features import Previous, RootFeatures, root_features
 from selector.records import RootRecord
+from selector.trees.efficiency import label
 from selector.trees.expansion import ActionSpace
 
 SCORE_ROWS = 256
@@ -50,24 +50,26 @@ def label_unit(
         features = _features(trajectory, draft, root)
         forest = draw_forest(draft, root, space.limits, config.num_samples, unit.draft_sampling, tree_generator)
         draft.keep(range(root.row))  # the context without the root token, which is then part of the next pass
-        target_probs, scores = score_forest(target, forest, unit.sampling)
-        samples = label_forest(forest, target_probs, space, config.verifiers)
+        target_laws, scores = score_forest(target, forest, unit.sampling)
+        samples = label_forest(forest, target_laws, space, config.verifiers)
         records.append(_record(unit, trajectory, features, samples))
         trajectory.take(scores)
     return records
 
 
 def score_forest(target: LanguageModel, forest: Forest, sampling: Sampling) -> tuple[Tensor, Scores]:
-    """The target's warped laws `[nodes, vocab]`, and its scores of the root token alone.
+    """The target's warped laws `[inner nodes, vocab]`, and its scores of the root token alone.
 
-    Node `u` becomes pending row `u`. Passes are cut at `SCORE_ROWS` rows, which bounds what warping needs.
+    Inner node number `i` becomes pending row `i`. Passes are cut at `SCORE_ROWS` rows, which bounds what warping needs.
     """
-    tokens = torch.tensor(forest.tokens, device=target.device)
+    inner = forest.inner
+    tokens = torch.tensor([forest.tokens[node] for node in inner], device=target.device)
+    parents = [-1, *(forest.law_rows[forest.topology.parents[node]] for node in inner[1:])]
     laws: list[Tensor] = []
     root: Scores | None = None
-    for start in range(0, len(forest), SCORE_ROWS):
+    for start in range(0, len(inner), SCORE_ROWS):
         rows = slice(start, start + SCORE_ROWS)
-        scores = target.extend(tokens[rows], forest.topology.parents[rows])
+        scores = target.extend(tokens[rows], parents[rows])
         laws.append(warp(scores.logits, sampling))
         root = root or Scores(scores.logits[:1], scores.hidden[:1])
     assert root is not None
@@ -75,13 +77,13 @@ def score_forest(target: LanguageModel, forest: Forest, sampling: Sampling) -> t
 
 
 def label_forest(
-    forest: Forest, target_probs: Tensor, space: ActionSpace, verifiers: Sequence[str]
+    forest: Forest, target_laws: Tensor, space: ActionSpace, verifiers: Sequence[str]
 ) -> dict[str, Tensor]:
     """Per verifier `[samples, actions]`, float64: each super-tree's estimate of `E[tau + 1]`."""
     labels: dict[str, list[Tensor]] = {name: [] for name in verifiers}
     for sample in range(len(forest.trunks)):
         tree, nodes = forest.super_tree(sample)
-        for name, values in label(tree, target_probs[nodes], space, verifiers).items():
+        for name, values in label(tree, forest.rows_of(target_laws, nodes), space, verifiers).items():
             labels[name].append(values.double().cpu())
     return {name: torch.stack(values) for name, values in labels.items()}
 

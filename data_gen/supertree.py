@@ -43,8 +43,8 @@ class Forest:
     Attributes:
         limits: largest `(K, L1, L2)`.
         topology, tokens: all nodes, level by level; node 0 is the root token.
-        laws: `[drafted nodes, columns]`, float32: draft laws on the columns of the draft's head.
-        law_rows: row of `laws` of each node; -1 where nothing was drawn.
+        laws: `[inner nodes, columns]`, float32: draft laws on the columns of the draft's head, in the nodes' order.
+        law_rows: row of `laws` of each node; -1 for nodes below which nothing was drawn.
         trunks: one walk a super-tree; `branches[sample][i]` are the `Kmax - 1` extra ones at trunk position `i`.
         support, vocab_size: where the columns belong.
     """
@@ -80,16 +80,22 @@ class Forest:
         tokens = torch.tensor([self.tokens[node] for node in nodes], device=self.laws.device)
         return SuperTree(topology, tokens, self._dense(nodes), own_trunk, own_branches, self.support), nodes
 
-    def _dense(self, nodes: list[int]) -> Tensor:
-        """Laws over the vocabulary, zero outside the draft's head; rows of nodes without a law are zero."""
-        drafted = [(place, self.law_rows[node]) for place, node in enumerate(nodes) if self.law_rows[node] >= 0]
-        places, rows = (torch.tensor(column, device=self.laws.device) for column in zip(*drafted, strict=True))
-        dense = self.laws.new_zeros(len(nodes), self.vocab_size)
+    @property
+    def inner(self) -> list[int]:
+        """Nodes with a law; all that the target must score, since no label depends on its law at a leaf."""
+        return [node for node, row in enumerate(self.law_rows) if row >= 0]
+
+    def rows_of(self, laws: Tensor, nodes: Sequence[int]) -> Tensor:
+        """Rows of `laws [inner nodes, ..]` for `nodes`; zeros for nodes that have none."""
+        rows = torch.tensor([self.law_rows[node] for node in nodes], device=laws.device)
+        return laws[rows.clamp(min=0)].mul_((rows >= 0)[:, None])
+
+    def _dense(self, nodes: Sequence[int]) -> Tensor:
+        """Draft laws over the vocabulary, zero outside the draft's head."""
+        laws = self.rows_of(self.laws, nodes)
         if self.support is None:
-            dense[places] = self.laws[rows]
-        else:
-            dense[places[:, None], self.support] = self.laws[rows]
-        return dense
+            return laws
+        return laws.new_zeros(len(nodes), self.vocab_size).index_copy_(1, self.support, laws)
 
 
 def draw_super_tree(

@@ -95,7 +95,7 @@ def difference(law: Law, expected: Law) -> float:
 CASES = [
     (2, Expansion(1, 0, 0), 3, Sampling()),
     (2, Expansion(1, 0, 2), 5, Sampling()),
-    (2, Expansion(3, 1, 2), 4, Sampling(0.8)),
+    (2, Expansion(2, 1, 2), 4, Sampling(0.8)),
     (2, Expansion(2, 0, 2), 4, Sampling()),
     (2, Expansion(2, 1, 1), 3, Sampling(0.6)),
     (2, Expansion(3, 0, 1), 3, Sampling(1.3)),

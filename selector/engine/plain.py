@@ -1,0 +1,67 @@
+"""Transformers' own generation with the same models and the same law: what decoding is compared with."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selector.distributions import Sampling
+from selector.engine.causal_model import HuggingFaceModel
+
+
+class ScatteredHead(nn.Module):
+    """A reduced head whose logits are spread over the vocabulary, `-inf` elsewhere."""
+
+    def __init__(self, head: nn.Module, support: Tensor, vocab_size: int) -> None:
+        super().__init__()
+        self.head, self.support, self.vocab_size = head, support, vocab_size
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """`[.., hidden] -> [.., vocab]`."""
+        logits: Tensor = self.head(hidden)
+        spread = logits.new_full((*logits.shape[:-1], self.vocab_size), float("-inf"))
+        spread[..., self.support] = logits
+        return spread
+
+
+def assistant(draft: HuggingFaceModel) -> Any:
+    """The draft as an assistant model of transformers, which wants logits over the whole vocabulary."""
+    if draft.support is None:
+        return draft.model
+    model = copy.copy(draft.model)
+    model._modules = dict(draft.model._modules)
+    model.lm_head = ScatteredHead(draft.model.lm_head, draft.support, draft.vocab_size)
+    model.generation_config = copy.deepcopy(draft.model.generation_config)
+    return model
+
+
+def transformers_generate(
+    target: HuggingFaceModel,
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    sampling: Sampling,
+    seed: int = 0,
+    end_ids: Sequence[int] = (),
+    assistant_model: Any = None,
+) -> list[int]:
+    """New tokens of `target.model.generate`, the end token included; assisted when an assistant is given."""
+    ids = torch.tensor([list(prompt)], device=target.device)
+    settings: dict[str, Any] = {"do_sample": sampling.temperature > 0}
+    if sampling.temperature > 0:
+        settings |= {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
+    if assistant_model is not None:
+        settings["assistant_model"] = assistant_model
+    torch.manual_seed(seed)
+    output = target.model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=max_new_tokens,
+        eos_token_id=list(end_ids) or None,
+        pad_token_id=end_ids[0] if end_ids else 0,
+        **settings,
+    )
+    return [int(token) for token in output[0, len(prompt) :].tolist()]

@@ -1,0 +1,223 @@
+"""Measuring a machine: medians of interleaved passes, steps, and tokens of transformers' own `generate`."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selector.distributions import Sampling
+from selector.engine.drafting import draft_tree, start_root
+from selector.engine.huggingface import Pair
+from selector.engine.language_model import LanguageModel, Scores
+from selector.engine.plain import transformers_generate
+from selector.engine.scoring import score_tree
+from selector.features import SCALARS, Previous, root_features
+from selector.latency import LatencyProfile
+from selector.network import LATENCY_SCALARS, Inputs, NetworkShape, SelectorNetwork
+from selector.provenance import versions
+from selector.trees.expansion import Expansion
+from selector.trees.verifiers import get_verifier
+
+CONTEXTS, WIDTHS = (64, 256, 512), (1, 2, 4, 8, 16, 32, 64)
+SAMPLING = Sampling(1.0)
+PLAIN_TOKENS = (4, 16)  # the difference of two lengths leaves the prompt's pass out
+LEVELS = 8  # depth from which a tree of a given width gets another branch
+
+
+class Timer:
+    """Collects seconds by key."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._seconds: dict[Hashable, list[float]] = defaultdict(list)
+
+    def now(self) -> float:
+        """Seconds, after the device has finished its work."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+    def run(self, key: Hashable, action: Callable[[], Any]) -> float:
+        """Run and time one action; returns the seconds and keeps them under `key`, unless it is None."""
+        start = self.now()
+        action()
+        seconds = self.now() - start
+        if key is not None:
+            self.add(key, seconds)
+        return seconds
+
+    def add(self, key: Hashable, seconds: float) -> None:
+        """Keep a measurement."""
+        self._seconds[key].append(seconds)
+
+    def median(self, *key: Hashable) -> float:
+        """Median seconds of a key."""
+        return median(self._seconds[key])
+
+
+class TimedModel:
+    """A language model that adds up the seconds of its passes."""
+
+    def __init__(self, model: LanguageModel, timer: Timer) -> None:
+        self._model, self._timer = model, timer
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def extend(self, tokens: Tensor, parents: Sequence[int], last_rows: int = 0) -> Scores:
+        """See `LanguageModel.extend`."""
+        start = self._timer.now()
+        scores = self._model.extend(tokens, parents, last_rows)
+        self.seconds += self._timer.now() - start
+        return scores
+
+
+def measure_profile(
+    pair: Pair,
+    contexts: Sequence[int] = CONTEXTS,
+    widths: Sequence[int] = WIDTHS,
+    repeats: int = 3,
+    verifier: str = "specinfer",
+    action_space: tuple[int, int, int] = (4, 8, 8),
+    progress: Callable[[float], None] | None = None,
+) -> LatencyProfile:
+    """Measure this machine with this pair.
+
+    Two rounds over the contexts, `repeats` times in each. Inside a round the passes of all widths and of both
+    models take turns, so that a slow moment of the machine hits all of them; the first of each is thrown away.
+    `verifier` is the one whose steps give the overhead; `action_space` sizes the network behind
+    `selector_seconds`; `progress` is told the share that is done.
+    """
+    timer = Timer(pair.target.device)
+    rounds = [context for _ in range(2) for context in contexts]
+    for done, context in enumerate(rounds, 1):
+        prompt = torch.randint(0, pair.target.vocab_size, (context,), generator=torch.Generator().manual_seed(done))
+        _measure_passes(pair, timer, prompt, widths, repeats)
+        _measure_steps(pair, timer, prompt, widths, repeats, verifier)
+        _measure_plain(pair, timer, prompt)
+        if progress is not None:
+            progress(done / len(rounds))
+    for repeat in range(2 * repeats + 1):
+        timer.run(("selector",) if repeat else None, _selector_call(pair, action_space))
+    return LatencyProfile(
+        contexts=tuple(contexts),
+        widths=tuple(widths),
+        target_seconds=tuple(tuple(timer.median("target", c, w) for w in widths) for c in contexts),
+        draft_seconds=tuple(tuple(timer.median("draft", c, w) for w in widths) for c in contexts),
+        overhead_seconds=tuple(timer.median("overhead", w) for w in widths),
+        plain_seconds=tuple(timer.median("plain", c) for c in contexts),
+        selector_seconds=timer.median("selector"),
+        machine=describe_machine(pair),
+    )
+
+
+def describe_machine(pair: Pair) -> dict[str, Any]:
+    """What a profile was measured on."""
+    device = pair.target.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "device": f"{device.type} ({name})",
+        "threads": torch.get_num_threads(),
+        "dtype": str(pair.dtype).removeprefix("torch."),
+        "target": pair.target.fingerprint,
+        "draft": pair.draft.fingerprint,
+        "versions": versions(),
+    }
+
+
+def expansion_of_width(width: int) -> Expansion:
+    """A tree of `width` rows, the root included, about `LEVELS` deep."""
+    branches = max(1, -(-(width - 1) // LEVELS))
+    length = (width - 1) // branches
+    return Expansion(branches, width - 1 - branches * length, length).canonical()
+
+
+def _prefill(model: LanguageModel, prompt: Tensor) -> None:
+    model.reset()
+    model.extend(prompt, range(-1, len(prompt) - 1), last_rows=1)
+    model.keep(range(len(prompt)))
+
+
+def _measure_passes(pair: Pair, timer: Timer, prompt: Tensor, widths: Sequence[int], repeats: int) -> None:
+    """One pass of each width and model, in turn; the new rows are siblings, so that they take a tree's mask."""
+    models: dict[str, LanguageModel] = {"target": pair.target, "draft": pair.draft}
+    for model in models.values():
+        _prefill(model, prompt)
+    for repeat in range(repeats + 1):
+        for width in widths:
+            tokens = torch.randint(0, pair.target.vocab_size, (width,)).to(pair.target.device)
+            for name, model in models.items():
+                start = timer.now()
+                model.extend(tokens, [-1] * width)
+                if repeat:
+                    timer.add((name, len(prompt), width), timer.now() - start)
+                model.keep([])
+
+
+def _measure_steps(
+    pair: Pair, timer: Timer, prompt: Tensor, widths: Sequence[int], repeats: int, verifier_name: str
+) -> None:
+    """What a step takes beside its passes: laws, draws, the tree, verification, keeping the path."""
+    verifier, generator = get_verifier(verifier_name), torch.Generator(pair.target.device).manual_seed(0)
+    target, draft = TimedModel(pair.target, timer), TimedModel(pair.draft, timer)
+
+    def step(expansion: Expansion) -> None:
+        root = start_root(draft, [int(prompt[-1])], SAMPLING)
+        tree = draft_tree(draft, root, expansion, SAMPLING, generator)
+        scored = score_tree(target, tree, SAMPLING)
+        verifier.verify(tree, scored.target_probs, generator)
+        for model in (pair.target, pair.draft):
+            model.keep([])
+
+    for repeat in range(repeats + 1):
+        for width in widths:
+            target.seconds = draft.seconds = 0.0
+            expansion = expansion_of_width(width)
+            seconds = timer.run(None, lambda e=expansion: step(e))  # type: ignore[misc]
+            if repeat:
+                timer.add(("overhead", width), seconds - target.seconds - draft.seconds)
+
+
+def _measure_plain(pair: Pair, timer: Timer, prompt: Tensor) -> None:
+    """Seconds a token of `generate`, without the prompt's pass."""
+    short, long = (
+        timer.run(None, lambda n=count: transformers_generate(pair.target, prompt.tolist(), n, SAMPLING))  # type: ignore[misc]
+        for count in PLAIN_TOKENS
+    )
+    timer.add(("plain", len(prompt)), max(long - short, 0.0) / (PLAIN_TOKENS[1] - PLAIN_TOKENS[0]))
+
+
+@torch.inference_mode()
+def _selector_call(pair: Pair, action_space: tuple[int, int, int]) -> Callable[[], None]:
+    """Features and network at one root, with laws and weights that have the right sizes."""
+    hidden = pair.target.hidden_size, pair.draft.hidden_size
+    network = SelectorNetwork(NetworkShape(*hidden, len(SCALARS), action_space)).train(False)
+    device = pair.target.device
+    law = torch.softmax(torch.randn(pair.target.vocab_size, device=device), 0)
+    states = [torch.zeros(size, device=device) for size in hidden]
+
+    @torch.inference_mode()
+    def call() -> None:
+        features = root_features(
+            Previous(law, law, states[0], states[1]),
+            draft_probs_root=law,
+            draft_hidden_root=states[1],
+            target_hidden_size=hidden[0],
+            context_length=1,
+            sampling=SAMPLING,
+        )
+        scalars = torch.cat([features.scalars, torch.zeros(LATENCY_SCALARS)])[None]
+        target, draft_prev, draft_root = (
+            block[None] for block in (features.target_hidden, features.draft_hidden_prev, features.draft_hidden_root)
+        )
+        network(Inputs(target, draft_prev, draft_root, scalars))
+
+    return call

@@ -139,7 +139,8 @@ def _work(manifest: Manifest, folder: Path, units: list[WorkUnit], label: LabelU
             progress.advance(bar)
             if number == 1 and len(left) > 1:
                 minutes = manifest.units[place].seconds * (len(left) - 1) / 60
-                progress.console.print(f"The first trajectory says about {minutes:.0f} minutes for the others.")
+                time_left = f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"
+                progress.console.print(f"The first trajectory says about {time_left} for the others.")
 
 
 def _run_unit(unit: WorkUnit, folder: Path, shard: str, label: LabelUnit) -> Unit:

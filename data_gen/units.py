@@ -54,9 +54,9 @@ def plan_units(config: GenerateConfig, prompts: list[Prompt]) -> list[WorkUnit]:
 def _units_of(config: GenerateConfig, place: int, index: int, prompt: Prompt) -> list[WorkUnit]:
     units = []
     for offset in range(config.settings_per_prompt):
-        setting = config.settings[(place + offset) % len(config.settings)]
-        draft = setting if config.draft_warp == "same" else config.draft_warp
-        identity = content_hash([prompt.digest, list(setting), list(draft), config.seed])
+        setting = [float(value) for value in config.settings[(place + offset) % len(config.settings)]]
+        draft = setting if config.draft_warp == "same" else [float(value) for value in config.draft_warp]
+        identity = content_hash([prompt.digest, setting, draft, config.seed])
         units.append(WorkUnit(identity[:16], prompt, index, Sampling(*setting), Sampling(*draft)))
     return units
 

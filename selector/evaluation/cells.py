@@ -10,6 +10,7 @@ from selector.evaluation.bootstrap import Floats, Interval, percentile_interval,
 from selector.evaluation.metrics import Scores
 
 MIN_INTERVAL_PROMPTS = 4
+LOSS = 0.995
 
 
 class Cell(NamedTuple):
@@ -20,6 +21,11 @@ class Cell(NamedTuple):
     ratio: Interval
     num_prompts: int
     num_roots: int
+
+    @property
+    def loses(self) -> bool:
+        """More than half a percent below the baseline."""
+        return self.ratio.value is not None and self.ratio.value < LOSS
 
 
 def cell_table(scores: Scores, policy: str, baseline: str = "best_static", seed: int = 0) -> list[Cell]:

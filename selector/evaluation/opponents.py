@@ -54,9 +54,10 @@ def best_action(roots: Roots, allowed: Mask | None = None) -> int:
     return int(np.argmax(rates if allowed is None else np.where(allowed, rates, -np.inf)))
 
 
-def best_actions_per_setting(train: Roots) -> dict[int, int]:
+def best_actions_per_setting(train: Roots) -> dict[tuple[float, float], int]:
     """The best action of each sampling setting that occurs in `train`: the paper's static baseline."""
-    return {int(setting): best_action(train.subset(train.settings == setting)) for setting in np.unique(train.settings)}
+    masks = {value: train.settings == index for index, value in enumerate(train.setting_values)}
+    return {value: best_action(train.subset(mask)) for value, mask in masks.items()}
 
 
 def chains(space: ActionSpace) -> Mask:
@@ -71,12 +72,16 @@ def root_branching(space: ActionSpace) -> Mask:
 
 
 def static_opponents(train: Roots, test: Roots) -> dict[str, Outcome]:
-    """The static policies by name, chosen on `train` and scored on `test`."""
+    """The static policies by name, chosen on `train` and scored on `test`.
+
+    At a setting that training never saw, the best action of that setting is the best one overall.
+    """
     overall = best_action(train)
-    per_setting = best_actions_per_setting(train)
+    known = best_actions_per_setting(train)
+    per_setting = np.array([known.get(value, overall) for value in test.setting_values])
     choices = {
         "best_static": np.full(len(test), overall),
-        "best_static_per_setting": np.array([per_setting.get(int(s), overall) for s in test.settings]),
+        "best_static_per_setting": per_setting[test.settings],
         "best_chain": np.full(len(test), best_action(train, chains(train.space))),
         "best_root_branching": np.full(len(test), best_action(train, root_branching(train.space))),
     }

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import Tensor
 
 from selector.evaluation.bootstrap import Floats
 from selector.evaluation.opponents import Outcome, best_action, play
-from selector.evaluation.roots import Ints, Mask, Roots
+from selector.evaluation.roots import Ints, Roots
 from selector.records import RootDataset
 
 MIN_ROOTS = 20
@@ -23,25 +22,25 @@ ENTROPY = "draft_entropy_root"
 ENTROPY_BINS = 5
 
 
-def reference_outcomes(dataset: RootDataset, roots: Roots, train: Mask, test: Mask, seed: int) -> dict[str, Outcome]:
+def reference_outcomes(
+    train: RootDataset, test: RootDataset, train_roots: Roots, test_roots: Roots, seed: int
+) -> dict[str, Outcome]:
     """Ridge regression (on all features, and on the scalars alone), gradient boosting, and an entropy rule.
 
     Regressors predict the label of every action and take the best predicted `E / T`, as the network's regressor
     does, and they are charged the same time for choosing. With few training roots there are none.
     """
-    training, testing = roots.subset(train), roots.subset(test)
-    if len(training) < MIN_ROOTS:
+    if len(train) < MIN_ROOTS:
         return {}
-    predictions = _predictions(dataset, training.efficiency, train, test, seed)
-    outcomes = {}
-    for name, efficiency in predictions.items():
-        actions = np.argmax(efficiency / testing.selector_times, axis=1)
-        outcomes[name] = play(testing, actions, testing.selector_times)
-    if ENTROPY in dataset.manifest.scalars:
-        entropy = dataset.scalars[:, dataset.manifest.scalars.index(ENTROPY)].double().numpy()
-        actions = entropy_rule(training, entropy[train], entropy[test])
-        outcomes["entropy_heuristic"] = play(testing, actions, testing.selector_times)
-    return outcomes
+    choices = {
+        name: np.argmax(efficiency / test_roots.selector_times, axis=1)
+        for name, efficiency in _predictions(train, test, train_roots.efficiency, seed).items()
+    }
+    if ENTROPY in train.manifest.scalars:
+        column = train.manifest.scalars.index(ENTROPY)
+        entropies = [dataset.scalars[:, column].double().numpy() for dataset in (train, test)]
+        choices["entropy_heuristic"] = entropy_rule(train_roots, *entropies)
+    return {name: play(test_roots, actions, test_roots.selector_times) for name, actions in choices.items()}
 
 
 def entropy_rule(train: Roots, train_entropy: Floats, test_entropy: Floats) -> Ints:
@@ -52,31 +51,24 @@ def entropy_rule(train: Roots, train_entropy: Floats, test_entropy: Floats) -> I
     return np.array(best, dtype=np.int64)[np.digitize(test_entropy, edges)]
 
 
-def _predictions(dataset: RootDataset, labels: Floats, train: Mask, test: Mask, seed: int) -> dict[str, Floats]:
+def _predictions(train: RootDataset, test: RootDataset, labels: Floats, seed: int) -> dict[str, Floats]:
     """Predicted labels of the test roots, `[roots, actions]`, by reference."""
-    scalars = dataset.scalars.numpy().astype(np.float64)
-    hidden = torch.cat(list(dataset.hidden.values()), 1).numpy()
-    components = min(FEATURE_COMPONENTS, hidden.shape[1], int(train.sum()) - 1)
-    features = make_pipeline(
-        ColumnTransformer(
-            [
-                (
-                    "hidden",
-                    make_pipeline(StandardScaler(), PCA(components, whiten=True, random_state=seed)),
-                    slice(0, hidden.shape[1]),
-                ),
-                ("scalars", StandardScaler(), slice(hidden.shape[1], None)),
-            ]
-        )
-    )
-    everything = np.hstack([hidden, scalars])
-    inputs, outputs = features.fit_transform(everything[train]), features.transform(everything[test])
-    scaler = StandardScaler().fit(scalars[train])
+    scalars, test_scalars = _standardised(train.scalars, test.scalars)
+    hidden, test_hidden = _standardised(*(torch.cat(list(data.hidden.values()), 1) for data in (train, test)))
+    components = min(FEATURE_COMPONENTS, hidden.shape[1], len(train) - 1)
+    compress = PCA(components, whiten=True, random_state=seed).fit(hidden)
+    features = np.hstack([compress.transform(hidden), scalars])
+    test_features = np.hstack([compress.transform(test_hidden), test_scalars])
     return {
-        "ridge": _ridge(inputs, labels, outputs),
-        "ridge_scalars": _ridge(scaler.transform(scalars[train]), labels, scaler.transform(scalars[test])),
-        "boosting": _boosting(inputs, labels, outputs, seed),
+        "ridge": _ridge(features, labels, test_features),
+        "ridge_scalars": _ridge(scalars, labels, test_scalars),
+        "boosting": _boosting(features, labels, test_features, seed),
     }
+
+
+def _standardised(train: Tensor, test: Tensor) -> tuple[Floats, Floats]:
+    scaler = StandardScaler().fit(train.double().numpy())
+    return scaler.transform(train.double().numpy()), scaler.transform(test.double().numpy())
 
 
 def _ridge(inputs: Floats, labels: Floats, outputs: Floats) -> Floats:

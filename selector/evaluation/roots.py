@@ -8,9 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from selector.evaluation.bootstrap import Floats
 from selector.latency import LatencyProfile
@@ -32,7 +30,7 @@ class Roots:
             looks at the root pays.
         plain: seconds of a token without speculation, `[roots]`.
         prompts, tasks, settings: indices into `prompt_names`, `task_names`, `setting_values`, `[roots]`.
-        prompt_names, task_names, setting_values: sorted, those of these roots at least.
+        prompt_names, task_names, setting_values: sorted; a setting is (temperature, top-p).
     """
 
     space: ActionSpace
@@ -68,17 +66,6 @@ class Roots:
         )
 
 
-def selector_times(profile: LatencyProfile, context: Tensor, space: ActionSpace) -> Tensor:
-    """`[roots, actions]` seconds of a step whose action is chosen from the root's features.
-
-    Features and network cost `profile.selector_seconds`; and the draft pass over the root token, which every
-    tree needs anyway, is paid for nothing where the choice is not to speculate.
-    """
-    times = profile.action_times(context, space) + profile.selector_seconds
-    idle = torch.tensor([expansion.max_depth == 0 for expansion in space.expansions])
-    return times + idle * profile.draft_time(context, 1)[:, None]
-
-
 def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) -> Roots:
     """Join labels with the times of `profile`; no model is needed, so any machine's profile will do."""
     space = dataset.manifest.space
@@ -90,7 +77,7 @@ def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) ->
         space=space,
         halves=dataset.efficiency[verifier].double().numpy(),
         times=profile.action_times(context, space).numpy(),
-        selector_times=selector_times(profile, context, space).numpy(),
+        selector_times=profile.selector_times(context, space).numpy(),
         plain=profile.plain_time(context).numpy(),
         prompts=prompts,
         tasks=tasks,

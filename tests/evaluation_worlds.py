@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 import numpy as np
 import torch
 
+from selector.checkpoint import SelectorCheckpoint
+from selector.checkpoint_config import CheckpointConfig
 from selector.latency import LatencyProfile
+from selector.network import Inputs, NetworkShape, Prediction
 from selector.records import HIDDEN_BLOCKS, Manifest, RootDataset
-from selector.trees.expansion import ActionSpace
+from selector.trees.expansion import ActionSpace, Expansion
 
 SPACE = ActionSpace(2, 2, 3)
 SETTINGS = [(0.2, 1.0), (1.0, 0.9)]
@@ -79,3 +85,41 @@ def make_dataset(
         context_length=torch.tensor(scalars[:, 1], dtype=torch.int64),
         position=torch.zeros(size, dtype=torch.int64),
     )
+
+
+class ScriptedNetwork(torch.nn.Module):
+    """Stands for a trained network: a function from the first scalar (hard roots are above 0.5) to both heads."""
+
+    def __init__(self, easy: Expansion, hard: Expansion) -> None:
+        super().__init__()
+        self.choices = SPACE.index(easy), SPACE.index(hard)
+
+    def forward(self, inputs: Inputs) -> Prediction:
+        easy, hard = self.choices
+        chosen = torch.where(inputs.scalars[:, 0] > 0.5, hard, easy)
+        logits = torch.nn.functional.one_hot(chosen, len(SPACE)).float()
+        return Prediction(logits, 1 + 1000 * logits)
+
+
+def make_checkpoint(
+    easy: tuple[int, int, int] = (2, 2, 3),
+    hard: tuple[int, int, int] = (1, 0, 0),
+    verifier: str = "specinfer",
+    **changes: Any,
+) -> SelectorCheckpoint:
+    """A selector that takes one action at easy and one at hard roots, through either head."""
+    values: dict[str, Any] = {
+        "verifier": verifier,
+        "shape": NetworkShape(6, 6, len(SCALARS), tuple(SPACE.limits)),
+        "scalars": SCALARS,
+        "default_head": "policy",
+        "target_fingerprint": "t",
+        "draft_fingerprint": "d",
+        "draft_warp": "same",
+        "sampling_range": {},
+        "profile": asdict(make_profile()),
+        "best_static": (1, 0, 0),
+        "data_hash": "0" * 64,
+    }
+    network: Any = ScriptedNetwork(Expansion(*easy), Expansion(*hard))
+    return SelectorCheckpoint(network, CheckpointConfig(**(values | changes)))

@@ -1,0 +1,128 @@
+"""Offline evaluation: selectors against their opponents on held-out prompts, as rows, and as a report.
+
+No language model is needed: labels hold no time, so the same data set answers for any machine's profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from selector.checkpoint import SelectorCheckpoint
+from selector.config import EvaluateConfig
+from selector.errors import UserError
+from selector.evaluation import opponents
+from selector.evaluation.bootstrap import Floats, resample_counts
+from selector.evaluation.cells import cell_table, losing_share
+from selector.evaluation.metrics import Scores, metric_rows
+from selector.evaluation.references import reference_outcomes
+from selector.evaluation.results import VerifierResult
+from selector.evaluation.roots import build_roots
+from selector.evaluation.sections import Setting, report_html
+from selector.evaluation.selectors import check_fit, selector_outcomes
+from selector.latency import LatencyProfile
+from selector.provenance import write_json, write_text
+from selector.records import RootDataset
+
+
+def evaluate(
+    checkpoints: Sequence[SelectorCheckpoint],
+    dataset: RootDataset,
+    profile: LatencyProfile,
+    config: EvaluateConfig,
+    folder: Path,
+    *,
+    test_prompts: Collection[str] | None = None,
+    training: RootDataset | None = None,
+) -> list[dict[str, Any]]:
+    """Evaluate on the test prompts of `dataset` and write `metrics.json` and `report.html` into `folder`.
+
+    Args:
+        checkpoints: selectors, any number of any verifiers; several of one verifier are training seeds.
+        profile: pass times of the machine in question, not necessarily the one of training.
+        test_prompts: prompt ids to score on; static trees and references are chosen on all other prompts.
+        training: another data set to choose on; then every prompt of `dataset` (or `test_prompts`) is scored.
+
+    Returns:
+        rows `{"verifier", "policy", "metric", "value", "low", "high", "n_prompts"}`, those of metrics.json; an
+        undefined figure or interval is None.
+
+    Raises:
+        UserError: checkpoints that do not fit the data, or no prompts to choose or to score on.
+    """
+    for checkpoint in checkpoints:
+        check_fit(checkpoint, dataset)
+    train, test = split(dataset, test_prompts, training)
+    results = evaluate_verifiers(checkpoints, train, test, profile, config)
+    best = max(results, key=lambda result: result.static_rate)
+    rows = [row for result in results for row in metric_rows(result.scores, best.scores)]
+    html = report_html(results, Setting(train, test, profile, config, list(checkpoints)))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "metrics.json", rows)
+    write_text(folder / "report.html", html)
+    return rows
+
+
+def split(
+    dataset: RootDataset, test_prompts: Collection[str] | None, training: RootDataset | None
+) -> tuple[RootDataset, RootDataset]:
+    """The roots to choose on and the roots to score on; no prompt is in both."""
+    scored = set(dataset.prompt_ids if test_prompts is None else test_prompts)
+    source = dataset if training is None else training
+    train = source.subset([row for row, prompt in enumerate(source.prompt_ids) if prompt not in scored])
+    test = dataset.subset([row for row, prompt in enumerate(dataset.prompt_ids) if prompt in scored])
+    if not len(test):
+        raise UserError("test prompts are not in the data set: evaluate on the run's own data, or on a whole test set.")
+    if not len(train):
+        raise UserError("training prompts are missing: give the data set that the static trees can be chosen on.")
+    if training is not None and training.manifest.action_space != dataset.manifest.action_space:
+        raise UserError(
+            f"action_space of the training data is {training.manifest.action_space}, of the test data "
+            f"{dataset.manifest.action_space}: generate both with one configuration."
+        )
+    return train, test
+
+
+def evaluate_verifiers(
+    checkpoints: Sequence[SelectorCheckpoint],
+    train: RootDataset,
+    test: RootDataset,
+    profile: LatencyProfile,
+    config: EvaluateConfig,
+) -> list[VerifierResult]:
+    """One result for each verifier that both data sets have labels for; all see the same resampled prompts."""
+    counts = resample_counts(len(set(test.prompt_ids)), config.bootstrap, config.seed)
+    verifiers = [name for name in test.manifest.verifiers if name in train.manifest.verifiers]
+    results = []
+    for verifier in verifiers:
+        own = [checkpoint for checkpoint in checkpoints if checkpoint.config.verifier == verifier]
+        results.append(_evaluate_verifier(verifier, own, train, test, profile, config, counts))
+    return results
+
+
+def _evaluate_verifier(
+    verifier: str,
+    checkpoints: Sequence[SelectorCheckpoint],
+    train: RootDataset,
+    test: RootDataset,
+    profile: LatencyProfile,
+    config: EvaluateConfig,
+    counts: Floats,
+) -> VerifierResult:
+    train_roots, roots = (build_roots(data, verifier, profile) for data in (train, test))
+    outcomes = {"plain": opponents.plain_decoding(roots), **opponents.static_opponents(train_roots, roots)}
+    best = opponents.best_action(train_roots)
+    static_rate = float(train_roots.efficiency[:, best].sum() / train_roots.times[:, best].sum())
+    predicted = None
+    if checkpoints:
+        outcomes |= reference_outcomes(train, test, train_roots, roots, config.seed)
+        selected, predicted = selector_outcomes(checkpoints, test, roots)
+        outcomes |= selected
+    outcomes |= {"oracle": opponents.oracle(roots), "oracle_in_sample": opponents.oracle_in_sample(roots)}
+    scores = Scores(verifier, roots, outcomes, counts, config.level)
+    if not checkpoints:
+        return VerifierResult(scores, static_rate)
+    selector = f"selector_{checkpoints[0].config.default_head}"
+    cells = tuple(cell_table(scores, selector, seed=config.seed))
+    return VerifierResult(scores, static_rate, selector, predicted, cells, losing_share(scores, selector))

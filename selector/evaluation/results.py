@@ -1,0 +1,82 @@
+"""Everything that a report says of one verifier, before it is drawn or put into words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from selector.evaluation.bootstrap import Floats, Interval
+from selector.evaluation.calibration import Bin, reliability
+from selector.evaluation.cells import Cell
+from selector.evaluation.metrics import Scores
+from selector.trees.expansion import ActionSpace, Expansion
+
+
+@dataclass(frozen=True)
+class VerifierResult:
+    """One verifier's scores; with a selector also where it wins and loses, and its predictions.
+
+    Attributes:
+        static_rate: throughput of its best static tree on the training prompts.
+        selector: the policy that the headline speaks of, the head that was better in validation; None without one.
+        predicted: the regressor's `E[tau + 1]`, `[roots, actions]`.
+        cells: ratios of `selector` to the best static tree by task and setting.
+        losing_roots: share of test roots where `selector` is below the best static tree.
+    """
+
+    scores: Scores
+    static_rate: float
+    selector: str | None = None
+    predicted: Floats | None = None
+    cells: tuple[Cell, ...] = ()
+    losing_roots: float = 0.0
+
+    @property
+    def verifier(self) -> str:
+        return self.scores.verifier
+
+    @property
+    def space(self) -> ActionSpace:
+        return self.scores.roots.space
+
+    @property
+    def best_static(self) -> Expansion:
+        """The best static tree on the training prompts."""
+        return self.space.expansions[int(self.scores.outcomes["best_static"].actions[0, 0])]
+
+    @property
+    def losing_cells(self) -> list[Cell]:
+        """Cells that lose, worst first."""
+        return sorted((cell for cell in self.cells if cell.loses), key=lambda cell: cell.ratio.value or 0.0)
+
+    @property
+    def oracle_gap(self) -> Interval:
+        """Throughput of the oracle over that of the best static tree."""
+        return self.scores.ratio("oracle", "best_static")
+
+    def action_shares(self, policy: str) -> Floats:
+        """How often each action is chosen over test roots and runs, `[actions]`."""
+        actions = self.scores.outcomes[policy].actions.ravel()
+        counts = np.bincount(actions, minlength=len(self.space)).astype(np.float64)
+        shares: Floats = counts / max(counts.sum(), 1)
+        return shares
+
+    def run_ratios(self, policy: str) -> list[float]:
+        """Throughput over that of the best static tree, run by run (one run a seed)."""
+        outcome, roots = self.scores.outcomes[policy], self.scores.roots
+        rows, base = np.arange(len(roots)), self.scores.outcomes["best_static"].throughput
+        tokens = [roots.efficiency[rows, actions].sum() for actions in outcome.actions]
+        seconds = [roots.selector_times[rows, actions].sum() for actions in outcome.actions]
+        return [float(e / t / base) for e, t in zip(tokens, seconds, strict=True)]
+
+    def calibration(self) -> dict[str, list[Bin]]:
+        """Reliability of the regressor over all actions, and at the actions that it chooses itself."""
+        if self.predicted is None:
+            return {}
+        labels, rows = self.scores.roots.efficiency, np.arange(len(self.predicted))
+        chosen = self.scores.outcomes["selector_regressor"].actions[0]
+        return {
+            "all actions": reliability(self.predicted, labels),
+            "chosen actions": reliability(self.predicted[rows, chosen], labels[rows, chosen]),
+        }

@@ -1,0 +1,50 @@
+"""The trained selectors as policies on recorded roots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from selector.checkpoint import SelectorCheckpoint, best_actions
+from selector.checkpoint_config import HEADS
+from selector.errors import UserError
+from selector.evaluation.bootstrap import Floats
+from selector.evaluation.opponents import Outcome, play
+from selector.evaluation.roots import Roots
+from selector.records import RootDataset
+
+
+def check_fit(checkpoint: SelectorCheckpoint, dataset: RootDataset) -> None:
+    """Refuse a data set of other models, features, actions or verifiers than the checkpoint's."""
+    manifest, config = dataset.manifest, checkpoint.config
+    checkpoint.check_pair(manifest.target_fingerprint, manifest.draft_fingerprint)
+    if config.verifier not in manifest.verifiers:
+        known = ", ".join(manifest.verifiers)
+        raise UserError(f"verifier of the checkpoint is {config.verifier!r}: the data set has labels for {known} only.")
+    if tuple(config.shape.action_space) != tuple(manifest.action_space):
+        raise UserError(
+            f"action_space of the checkpoint is {tuple(config.shape.action_space)}, of the data set "
+            f"{tuple(manifest.action_space)}: evaluate it on a data set with its own action space."
+        )
+    if list(config.scalars) != list(manifest.scalars):
+        raise UserError("scalars of checkpoint and data set differ: evaluate it on a data set of the same version.")
+
+
+def selector_outcomes(
+    checkpoints: Sequence[SelectorCheckpoint], dataset: RootDataset, roots: Roots
+) -> tuple[dict[str, Outcome], Floats]:
+    """Both heads of one verifier's selectors; several checkpoints are seeds, and outcomes their means.
+
+    Returns:
+        outcomes: `selector_policy` and `selector_regressor`.
+        predicted: `E[tau + 1]` as the first checkpoint predicts it, `[roots, actions]`.
+    """
+    context, times = dataset.context_length.double(), torch.from_numpy(roots.selector_times)
+    predictions = [checkpoint.predict(dataset.hidden, dataset.scalars, context) for checkpoint in checkpoints]
+    outcomes = {}
+    for head in HEADS:
+        actions = np.stack([best_actions(prediction, times, head).numpy() for prediction in predictions])
+        outcomes[f"selector_{head}"] = play(roots, actions, roots.selector_times)
+    return outcomes, predictions[0].efficiency.double().numpy()

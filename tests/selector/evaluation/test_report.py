@@ -1,0 +1,155 @@
+"""The whole evaluation: rows, words and files."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from evaluation_worlds import make_checkpoint, make_dataset
+from rich.console import Console
+
+from selector.config import EvaluateConfig
+from selector.errors import UserError
+from selector.evaluation.console import print_rows
+from selector.evaluation.metrics import METRICS
+from selector.evaluation.report import evaluate
+from selector.latency import LatencyProfile
+from selector.trees.expansion import ActionSpace
+
+POLICIES = [
+    "plain", "best_static", "best_static_per_setting", "best_chain", "best_root_branching",
+    "selector_policy", "selector_regressor", "oracle",
+]  # fmt: skip
+CONFIG = EvaluateConfig(bootstrap=200)
+TEST = [f"prompt-{number:03d}" for number in range(0, 24, 2)]
+Rows = list[dict[str, object]]
+
+
+def figure(rows: Rows, policy: str, metric: str, verifier: str = "specinfer") -> dict[str, float]:
+    wanted = {"verifier": verifier, "policy": policy, "metric": metric}
+    return next(row for row in rows if wanted.items() <= row.items())
+
+
+def test_rows_and_files_are_complete(tmp_path: Path, profile: LatencyProfile) -> None:
+    dataset = make_dataset(noise=0.1, verifiers=("specinfer", "naive"))
+    rows = evaluate([make_checkpoint()], dataset, profile, CONFIG, tmp_path, test_prompts=TEST)
+    assert json.loads((tmp_path / "metrics.json").read_text()) == rows
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.json", "report.html"]
+    for policy in POLICIES:
+        for metric in METRICS:
+            row = figure(rows, policy, metric)
+            assert list(row) == ["verifier", "policy", "metric", "value", "low", "high", "n_prompts"]
+            assert row["n_prompts"] == len(TEST)
+            assert row["low"] <= row["value"] <= row["high"]
+    html = (tmp_path / "report.html").read_text()
+    assert html.count("<svg") == 9
+    assert "specinfer with selector" in html
+    assert ">naive<" in html
+    assert "http://" not in html.replace("http://www.w3.org/", "")
+    assert "https://" not in html
+
+
+def test_values_follow_from_the_labels(tmp_path: Path, profile: LatencyProfile) -> None:
+    rows = evaluate([], make_dataset(constant=1.5), profile, CONFIG, tmp_path, test_prompts=TEST)
+    assert figure(rows, "plain", "tokens_per_second")["value"] == pytest.approx(100)
+    assert figure(rows, "best_static", "tokens_per_second")["value"] == pytest.approx(150)
+    assert figure(rows, "best_static", "ratio_to_plain")["value"] == pytest.approx(1.5)
+    assert figure(rows, "best_static", "block_efficiency")["value"] == pytest.approx(1.5)
+    assert figure(rows, "oracle", "gap_recovered")["value"] is None
+
+
+def test_a_good_selector_is_a_gain_and_a_bad_one_a_loss(tmp_path: Path, profile: LatencyProfile) -> None:
+    dataset = make_dataset(verifiers=("specinfer", "naive"))
+    good, bad = make_checkpoint(), make_checkpoint(easy=(1, 0, 0), hard=(2, 2, 3), verifier="naive")
+    rows = evaluate([good, bad], dataset, profile, CONFIG, tmp_path, test_prompts=TEST)
+    assert figure(rows, "selector_policy", "ratio_to_best_static")["low"] > 1
+    assert figure(rows, "selector_policy", "gap_recovered")["value"] > 0
+    assert figure(rows, "selector_policy", "ratio_to_best_static", "naive")["high"] < 1
+    assert figure(rows, "selector_policy", "gap_recovered", "naive")["value"] < 0
+    html = (tmp_path / "report.html").read_text()
+    assert html.count('<span class="tag gain">gain</span>') == 1
+    assert html.count('<span class="tag loss">loss</span>') == 1
+    assert "A loss: the selector is" in html
+    assert "Decode with the static tree instead" in html
+    assert 'class="lose"' in html
+
+
+def test_noise_alone_is_called_too_small_to_learn(tmp_path: Path, flat_profile: LatencyProfile) -> None:
+    dataset = make_dataset(prompts=40, constant=2.0, noise=0.2)
+    evaluate([make_checkpoint()], dataset, flat_profile, CONFIG, tmp_path, test_prompts=TEST)
+    html = (tmp_path / "report.html").read_text()
+    assert "too small to learn" in html
+    assert "no difference shown" in html
+
+
+def test_another_profile_changes_times_and_not_tokens(tmp_path: Path, profile: LatencyProfile) -> None:
+    dataset, checkpoint = make_dataset(), make_checkpoint()
+    double = tuple(tuple(2 * seconds for seconds in row) for row in profile.target_seconds)
+    slower = replace(profile, target_seconds=double, plain_seconds=(0.02, 0.02), machine={"device": "another"})
+    here, there = (
+        evaluate([checkpoint], dataset, machine, CONFIG, tmp_path / str(number), test_prompts=TEST)
+        for number, machine in enumerate((profile, slower))
+    )
+    tokens = [figure(rows, "selector_policy", "block_efficiency")["value"] for rows in (here, there)]
+    assert tokens[0] == pytest.approx(tokens[1])
+    rates = [figure(rows, "selector_policy", "tokens_per_second")["value"] for rows in (here, there)]
+    assert rates[0] > 1.2 * rates[1]
+    assert "another" in (tmp_path / "1" / "report.html").read_text()
+
+
+def test_seeds_of_one_verifier_are_averaged(tmp_path: Path, profile: LatencyProfile) -> None:
+    dataset = make_dataset()
+    short, long = make_checkpoint(easy=(2, 0, 3)), make_checkpoint()
+    rates = []
+    for number, checkpoints in enumerate(([short], [long], [short, long])):
+        rows = evaluate(checkpoints, dataset, profile, CONFIG, tmp_path / str(number), test_prompts=TEST)
+        rates.append(figure(rows, "selector_policy", "tokens_per_second")["value"])
+    assert min(rates[:2]) < rates[2] < max(rates[:2])
+    assert "Mean of 2 training seeds" in (tmp_path / "2" / "report.html").read_text()
+
+
+def test_a_second_data_set_is_scored_whole(tmp_path: Path, profile: LatencyProfile) -> None:
+    training, second = make_dataset(seed=1), make_dataset(prompts=6, seed=2)
+    second.prompt_ids = [f"new-{name}" for name in second.prompt_ids]
+    rows = evaluate([make_checkpoint()], second, profile, CONFIG, tmp_path, training=training)
+    assert figure(rows, "plain", "tokens_per_second")["n_prompts"] == 6
+    assert "rests on 6 test prompts" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"verifier": "traversal"}, "labels for specinfer only"),
+        ({"target_fingerprint": "x"}, "another target model"),
+        ({"scalars": ["other"]}, "scalars"),
+    ],
+)
+def test_checkpoints_that_do_not_fit_are_refused(
+    tmp_path: Path, profile: LatencyProfile, changes: dict[str, object], message: str
+) -> None:
+    folder = tmp_path / "out"
+    with pytest.raises(UserError, match=message):
+        evaluate([make_checkpoint(**changes)], make_dataset(), profile, CONFIG, folder, test_prompts=TEST)
+    assert not folder.exists()
+
+
+def test_splits_without_prompts_are_refused(tmp_path: Path, profile: LatencyProfile) -> None:
+    dataset = make_dataset()
+    for prompts, message in ((["nobody"], "test prompts"), (None, "training prompts")):
+        with pytest.raises(UserError, match=message):
+            evaluate([], dataset, profile, CONFIG, tmp_path, test_prompts=prompts)
+    smaller = make_dataset(seed=3)
+    smaller.manifest.action_space = tuple(ActionSpace(2, 1, 3).limits)
+    smaller.prompt_ids = ["other"] * len(smaller)
+    with pytest.raises(UserError, match="action_space"):
+        evaluate([], dataset, profile, CONFIG, tmp_path, training=smaller)
+
+
+def test_console_table_fits_80_columns(tmp_path: Path, profile: LatencyProfile) -> None:
+    rows = evaluate([make_checkpoint()], make_dataset(noise=0.1), profile, CONFIG, tmp_path, test_prompts=TEST)
+    screen = io.StringIO()
+    print_rows(rows, Console(file=screen, width=80))
+    text = screen.getvalue()
+    assert "selector (regressor)" in text
+    assert "…" not in text

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from selector.trees.drawing import Drawing, Estimates, Reading, average_trees
-from selector.trees.traversal import Visit, add_masses, descend
 from selector.trees.walk import node_drafts
 from selector.verification.solver import Solver, ratio
+from selector.verification.visits import Visit, add_masses, descend
 
 Lists = dict[tuple[int, tuple[int, ...]], dict[int, float]]
 

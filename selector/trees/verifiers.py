@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from selector.errors import UserError
+from selector.trees.block import Block
 from selector.trees.traversal import Traversal
 from selector.trees.verifier import Verifier
 from selector.trees.walk import Walk
 from selector.verification.solvers import SOLVERS
 
-VERIFIERS: dict[str, Verifier] = {name: Walk(solver) for name, solver in SOLVERS.items()} | {"traversal": Traversal()}
+VERIFIERS: dict[str, Verifier] = {name: Walk(solver) for name, solver in SOLVERS.items()}
+VERIFIERS |= {verifier.name: verifier for verifier in (Block(), Traversal())}
 
 
 def get_verifier(name: str) -> Verifier:

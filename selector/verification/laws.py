@@ -75,6 +75,11 @@ class NodeLaws:
         target, draft, _ = self._columns[row]
         return target, draft
 
+    def outside(self, row: int) -> float:
+        """The target's mass outside the columns."""
+        self._load([row])
+        return self._columns[row][2]
+
     def positive_mass(self, rows: Sequence[int], factors: Sequence[float]) -> list[float]:
         """`Z(c) = sum (p - c q)_+` for each pair of a row and a `c`; a sum of positive terms, at most 1.
 
@@ -101,12 +106,16 @@ class NodeLaws:
         return self._draft_totals
 
     def residual(self, row: int, factor: float, removed: Sequence[int], proposal: Tensor | None = None) -> Tensor:
-        """`[vocab]`: `(p - c q)_+` without the `removed` tokens, not normalised; `proposal` stands in for `q`.
+        """`[vocab]`: `(p - c q)_+` without the `removed` tokens, not normalised.
+
+        `proposal` is a law over `columns` that stands in for `q`.
 
         A residual without any mass is needed through rounding only, and is replaced by the target's own law.
         """
         target = self.target_probs[row]
-        other = self.draft_probs[row] if proposal is None else proposal
+        other = self.draft_probs[row]
+        if proposal is not None:
+            other = proposal if self.support is None else torch.zeros_like(target).index_copy(0, self.support, proposal)
         residual = torch.add(target, other, alpha=-min(factor, LARGEST_FACTOR)).relu_()
         if removed:
             residual[list(removed)] = 0.0

@@ -20,7 +20,7 @@ class Solution(NamedTuple):
     Attributes:
         branching: probability of each distinct drafted token, in order of first appearance.
         factor: off the drafted tokens the output follows `(p - factor * q)_+`, up to its mass.
-        proposal: `[vocab]` law that takes the place of `q` there; None for `q` itself.
+        proposal: law over the laws' columns that takes the place of `q` there; None for `q` itself.
     """
 
     branching: dict[int, float]

@@ -5,12 +5,13 @@ from exact_worlds import World
 
 from selector.trees.decision import Decision, TreeVerifier
 from selector.trees.expansion import Expansion
-from selector.trees.traversal import Traversal, Visit, post_order
+from selector.trees.traversal import Traversal, post_order
 from selector.trees.verifiers import VERIFIERS
 from selector.trees.walk import Walk
 from selector.verification.naive import Naive
 from selector.verification.solver import Solution, ratio
 from selector.verification.specinfer import Chain, SpecInfer
+from selector.verification.visits import Visit
 
 NOTICED = 1e-3
 

@@ -54,11 +54,17 @@ def plan_units(config: GenerateConfig, prompts: list[Prompt]) -> list[WorkUnit]:
 def _units_of(config: GenerateConfig, place: int, index: int, prompt: Prompt) -> list[WorkUnit]:
     units = []
     for offset in range(config.settings_per_prompt):
-        setting = [float(value) for value in config.settings[(place + offset) % len(config.settings)]]
-        draft = setting if config.draft_warp == "same" else [float(value) for value in config.draft_warp]
+        setting = _floats(config.settings[(place + offset) % len(config.settings)])
+        draft = setting if config.draft_warp == "same" else _floats(config.draft_warp)
         identity = content_hash([prompt.digest, setting, draft, config.seed])
         units.append(WorkUnit(identity[:16], prompt, index, Sampling(*setting), Sampling(*draft)))
     return units
+
+
+def _floats(setting: tuple[float, float]) -> tuple[float, float]:
+    """So that 1 and 1.0 give the same id."""
+    temperature, top_p = setting
+    return float(temperature), float(top_p)
 
 
 def check_generate(config: GenerateConfig) -> None:

@@ -101,6 +101,15 @@ class ScriptedNetwork(torch.nn.Module):
         return Prediction(logits, 1 + 1000 * logits)
 
 
+class EvenNetwork(torch.nn.Module):
+    """Predicts that half of the drafted depth is accepted, everywhere."""
+
+    def forward(self, inputs: Inputs) -> Prediction:
+        tokens = torch.tensor([1 + expansion.max_depth / 2 for expansion in SPACE.expansions])
+        efficiency = tokens.expand(len(inputs.scalars), -1)
+        return Prediction(efficiency, efficiency)
+
+
 def make_checkpoint(
     easy: tuple[int, int, int] = (2, 2, 3),
     hard: tuple[int, int, int] = (1, 0, 0),

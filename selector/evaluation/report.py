@@ -55,13 +55,18 @@ def evaluate(
         check_fit(checkpoint, dataset)
     train, test = split(dataset, test_prompts, training)
     results = evaluate_verifiers(checkpoints, train, test, profile, config)
-    best = max(results, key=lambda result: result.static_rate)
-    rows = [row for result in results for row in metric_rows(result.scores, best.scores)]
+    rows = all_rows(results)
     html = report_html(results, Setting(train, test, profile, config, list(checkpoints)))
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "metrics.json", rows)
     write_text(folder / "report.html", html)
     return rows
+
+
+def all_rows(results: Sequence[VerifierResult]) -> list[dict[str, Any]]:
+    """The rows of metrics.json."""
+    best = max(results, key=lambda result: result.static_rate)
+    return [row for result in results for row in metric_rows(result.scores, best.scores)]
 
 
 def split(

@@ -6,15 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from evaluation_worlds import make_checkpoint, make_dataset
+from evaluation_worlds import SPACE, EvenNetwork, make_checkpoint, make_dataset
 from rich.console import Console
 
+from selector.checkpoint import SelectorCheckpoint
 from selector.config import EvaluateConfig
 from selector.errors import UserError
 from selector.evaluation.console import print_rows
 from selector.evaluation.metrics import METRICS
-from selector.evaluation.report import evaluate
+from selector.evaluation.report import all_rows, evaluate, evaluate_verifiers, split
 from selector.latency import LatencyProfile
+from selector.records import RootDataset
 from selector.trees.expansion import ActionSpace
 
 POLICIES = [
@@ -24,6 +26,11 @@ POLICIES = [
 CONFIG = EvaluateConfig(bootstrap=200)
 TEST = [f"prompt-{number:03d}" for number in range(0, 24, 2)]
 Rows = list[dict[str, object]]
+
+
+def rows_of(checkpoints: list[SelectorCheckpoint], dataset: RootDataset, profile: LatencyProfile) -> Rows:
+    """`evaluate` without drawing."""
+    return all_rows(evaluate_verifiers(checkpoints, *split(dataset, TEST, None), profile, CONFIG))
 
 
 def figure(rows: Rows, policy: str, metric: str, verifier: str = "specinfer") -> dict[str, float]:
@@ -50,8 +57,8 @@ def test_rows_and_files_are_complete(tmp_path: Path, profile: LatencyProfile) ->
     assert "https://" not in html
 
 
-def test_values_follow_from_the_labels(tmp_path: Path, profile: LatencyProfile) -> None:
-    rows = evaluate([], make_dataset(constant=1.5), profile, CONFIG, tmp_path, test_prompts=TEST)
+def test_values_follow_from_the_labels(profile: LatencyProfile) -> None:
+    rows = rows_of([], make_dataset(constant=1.5), profile)
     assert figure(rows, "plain", "tokens_per_second")["value"] == pytest.approx(100)
     assert figure(rows, "best_static", "tokens_per_second")["value"] == pytest.approx(150)
     assert figure(rows, "best_static", "ratio_to_plain")["value"] == pytest.approx(1.5)
@@ -83,37 +90,44 @@ def test_noise_alone_is_called_too_small_to_learn(tmp_path: Path, flat_profile: 
     assert "no difference shown" in html
 
 
-def test_another_profile_changes_times_and_not_tokens(tmp_path: Path, profile: LatencyProfile) -> None:
-    dataset, checkpoint = make_dataset(), make_checkpoint()
+def test_another_profile_changes_times_and_not_tokens(profile: LatencyProfile) -> None:
     double = tuple(tuple(2 * seconds for seconds in row) for row in profile.target_seconds)
-    slower = replace(profile, target_seconds=double, plain_seconds=(0.02, 0.02), machine={"device": "another"})
-    here, there = (
-        evaluate([checkpoint], dataset, machine, CONFIG, tmp_path / str(number), test_prompts=TEST)
-        for number, machine in enumerate((profile, slower))
-    )
+    slower = replace(profile, target_seconds=double, plain_seconds=(0.02, 0.02))
+    here, there = (rows_of([make_checkpoint()], make_dataset(), machine) for machine in (profile, slower))
     tokens = [figure(rows, "selector_policy", "block_efficiency")["value"] for rows in (here, there)]
     assert tokens[0] == pytest.approx(tokens[1])
     rates = [figure(rows, "selector_policy", "tokens_per_second")["value"] for rows in (here, there)]
     assert rates[0] > 1.2 * rates[1]
-    assert "another" in (tmp_path / "1" / "report.html").read_text()
 
 
-def test_seeds_of_one_verifier_are_averaged(tmp_path: Path, profile: LatencyProfile) -> None:
+def test_the_regressor_decides_anew_on_another_machine(profile: LatencyProfile) -> None:
+    """Where drafting is free it takes the longest tree, where a pass costs as much as the target's, depth 1."""
+    checkpoint = make_checkpoint()
+    checkpoint.network = EvenNetwork()
+    chosen = []
+    for seconds in (0.0, 0.01):
+        machine = replace(profile, draft_seconds=((seconds, seconds), (seconds, seconds)))
+        result = evaluate_verifiers([checkpoint], *split(make_dataset(), TEST, None), machine, CONFIG)[0]
+        chosen.append({SPACE.expansions[a].max_depth for a in result.scores.outcomes["selector_regressor"].actions[0]})
+    assert chosen == [{5}, {1}]
+
+
+def test_seeds_of_one_verifier_are_averaged(profile: LatencyProfile) -> None:
     dataset = make_dataset()
     short, long = make_checkpoint(easy=(2, 0, 3)), make_checkpoint()
-    rates = []
-    for number, checkpoints in enumerate(([short], [long], [short, long])):
-        rows = evaluate(checkpoints, dataset, profile, CONFIG, tmp_path / str(number), test_prompts=TEST)
-        rates.append(figure(rows, "selector_policy", "tokens_per_second")["value"])
-    assert min(rates[:2]) < rates[2] < max(rates[:2])
-    assert "Mean of 2 training seeds" in (tmp_path / "2" / "report.html").read_text()
+    alone = [figure(rows_of([one], dataset, profile), "selector_policy", "tokens_per_second") for one in (short, long)]
+    both = figure(rows_of([short, long], dataset, profile), "selector_policy", "tokens_per_second")
+    low, high = sorted(row["value"] for row in alone)
+    assert low < both["value"] < high
 
 
 def test_a_second_data_set_is_scored_whole(tmp_path: Path, profile: LatencyProfile) -> None:
     training, second = make_dataset(seed=1), make_dataset(prompts=6, seed=2)
     second.prompt_ids = [f"new-{name}" for name in second.prompt_ids]
-    rows = evaluate([make_checkpoint()], second, profile, CONFIG, tmp_path, training=training)
+    seeds = [make_checkpoint(), make_checkpoint(easy=(2, 0, 3))]
+    rows = evaluate(seeds, second, profile, CONFIG, tmp_path, training=training)
     assert figure(rows, "plain", "tokens_per_second")["n_prompts"] == 6
+    assert "Mean of 2 training seeds" in (tmp_path / "report.html").read_text()
     assert "rests on 6 test prompts" in (tmp_path / "report.html").read_text()
 
 
@@ -146,8 +160,8 @@ def test_splits_without_prompts_are_refused(tmp_path: Path, profile: LatencyProf
         evaluate([], dataset, profile, CONFIG, tmp_path, training=smaller)
 
 
-def test_console_table_fits_80_columns(tmp_path: Path, profile: LatencyProfile) -> None:
-    rows = evaluate([make_checkpoint()], make_dataset(noise=0.1), profile, CONFIG, tmp_path, test_prompts=TEST)
+def test_console_table_fits_80_columns(profile: LatencyProfile) -> None:
+    rows = rows_of([make_checkpoint()], make_dataset(noise=0.1), profile)
     screen = io.StringIO()
     print_rows(rows, Console(file=screen, width=80))
     text = screen.getvalue()

@@ -67,9 +67,7 @@ class OracleGap:
 
     def sentence(self) -> str:
         """The gap in plain words."""
-        found = (
-            f"chosen on half of the samples and scored on the other half, the best action a root gains {self.gap:+.1%}"
-        )
+        found = f"the best action a root, chosen on half of the samples, gains {self.gap:+.1%} on the other half"
         if not self.too_small:
             return f"{found}: there is something to learn."
         reason = "more samples a root would tell" if self.optimistic > 2 * SMALL_GAP else "the static action is enough"

@@ -106,8 +106,12 @@ def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: Tra
 
 
 def _callbacks(folder: Path, config: TrainConfig) -> list[Callback]:
-    best = ModelCheckpoint(folder, "best", MONITOR, mode="max", save_last=True, enable_version_counter=False)
-    return [EarlyStopping(MONITOR, mode="max", patience=config.patience, check_finite=True), best]
+    """Early stopping comes first and the last state at the end, so that it holds what the others know."""
+    return [
+        EarlyStopping(MONITOR, mode="max", patience=config.patience),
+        ModelCheckpoint(folder, "best", MONITOR, mode="max", enable_version_counter=False),
+        ModelCheckpoint(folder, "last", enable_version_counter=False),
+    ]
 
 
 def _has_stopped(last: Path, config: TrainConfig) -> bool:

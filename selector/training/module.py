@@ -41,9 +41,9 @@ class SelectorModule(pl.LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.parameters(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay)
 
-    def on_train_epoch_start(self) -> None:
-        """Dropout follows from seed and epoch, so that a resumed run repeats the same epochs."""
-        torch.manual_seed(self.config.seed * 100_003 + self.current_epoch)
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Dropout follows from seed and step alone, so that a resumed run repeats the same steps."""
+        torch.manual_seed(self.config.seed * 1_000_003 + self.global_step)
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
         losses = self._losses(batch)

@@ -1,0 +1,72 @@
+"""Export of a run, and the model card."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from rich.console import Console
+from training_worlds import CONFIG, PROFILE, SPACE, make_dataset
+
+from selector.checkpoint import SelectorCheckpoint, best_actions
+from selector.errors import UserError
+from selector.records import RootDataset
+from selector.training.export import export
+from selector.training.fit import train
+from selector.training.run_folder import RunFolder
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    make_dataset(folder / "data", prompts=20, roots=6, noise=0.05)
+    config = replace(CONFIG, max_epochs=4)
+    run = train(folder / "data", PROFILE, config, folder / "run", Console(file=io.StringIO()))
+    return run, RootDataset.load(folder / "data")
+
+
+def test_exported_selectors_choose_as_the_run_does(finished, tmp_path):
+    run, dataset = finished
+    folders = export(run.path, tmp_path / "out")
+    assert folders == [tmp_path / "out" / "naive"]
+    exported = SelectorCheckpoint.load(folders[0])
+    context = dataset.context_length.double()
+    times = PROFILE.action_times(context, SPACE)
+    for head in ("policy", "regressor"):
+        choices = [
+            best_actions(selector.predict(dataset.hidden, dataset.scalars, context), times, head)
+            for selector in (run.selector("naive"), exported)
+        ]
+        assert torch.equal(*choices)
+    assert exported.config == run.selector("naive").config
+
+
+def test_model_card_tells_pair_figures_and_use(finished, tmp_path):
+    row = {"verifier": "naive", "policy": "selector_policy", "metric": "ratio_to_plain", "value": 1.31234, "low": 1.2,
+           "high": 1.4, "n_prompts": 4}  # fmt: skip
+    (tmp_path / "metrics.json").write_text(json.dumps([row, {**row, "verifier": "nss", "value": 9.87}]))
+    export(finished[0].path, tmp_path / "out", tmp_path / "metrics.json")
+    card = (tmp_path / "out" / "naive" / "README.md").read_text()
+    for text in ("naive verification", "`t1`", "Decoder.from_checkpoint", "| selector_policy | ratio_to_plain | 1.312"):
+        assert text in card
+    assert "9.87" not in card
+
+
+def test_occupied_folders_and_unfinished_runs_are_refused(finished, tmp_path):
+    run, _ = finished
+    export(run.path, tmp_path / "out")
+    with pytest.raises(UserError, match="already holds something"):
+        export(run.path, tmp_path / "out")
+    with pytest.raises(UserError, match=r"has no run\.json"):
+        export(tmp_path, tmp_path / "other")
+    with pytest.raises(UserError, match="has selectors for naive"):
+        RunFolder(run.path).selector("nss")
+    info = json.loads((run.path / "run.json").read_text())
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "run.json").write_text(json.dumps(info))
+    with pytest.raises(UserError, match="has not ended"):
+        export(tmp_path / "half", tmp_path / "other")
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,208 @@
+"""Training on synthetic data: it learns what there is, and no more."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from rich.console import Console
+from training_worlds import CONFIG, PROFILE, SPACE, acceptance_rates, expected_tokens, make_dataset
+
+from selector.checkpoint import best_actions
+from selector.errors import UserError
+from selector.features import SCALARS
+from selector.manifest import Manifest
+from selector.records import RootDataset
+from selector.training.baselines import best_action, throughput_of
+from selector.training.fit import train
+from selector.training.loggers import read_curve
+from selector.training.module import SelectorModule
+
+torch.set_num_threads(1)
+QUIET = Console(file=io.StringIO())
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A run on data with a gap: (run, data set)."""
+    folder = tmp_path_factory.mktemp("learned")
+    make_dataset(folder / "data", prompts=100)
+    run = train(folder / "data", PROFILE, CONFIG, folder / "run", QUIET)
+    return run, RootDataset.load(folder / "data")
+
+
+def throughput_on_fresh_roots(run, head: str | None, informative: bool = True) -> tuple[float, float, float]:
+    """Tokens a second of (the selector, the best static action, a perfect choice) by the true law of the labels."""
+    generator = torch.Generator().manual_seed(99)
+    hidden, scalars = torch.randn(2000, 14, generator=generator), torch.randn(2000, len(SCALARS), generator=generator)
+    context = torch.full((2000,), 100.0)
+    scalars[:, SCALARS.index("context_length")] = context
+    rates = acceptance_rates(hidden, scalars[:, SCALARS.index("draft_entropy_root")])
+    truth = expected_tokens(rates if informative else torch.full((2000,), 0.6))
+    times, static_times = PROFILE.selector_times(context, SPACE), PROFILE.action_times(context, SPACE)
+    blocks = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
+    selector = run.selector("naive")
+    prediction = selector.predict(dict(zip(blocks, hidden.split((6, 4, 4), 1), strict=True)), scalars, context)
+    choices = best_actions(prediction, times, head or selector.config.default_head)
+    always = torch.full((2000,), best_action(truth, static_times))
+    return (
+        throughput_of(choices, truth, times),
+        throughput_of(always, truth, static_times),
+        throughput_of((truth / times).argmax(1), truth, times),
+    )
+
+
+@pytest.mark.parametrize("head", ["policy", "regressor"])
+def test_both_heads_recover_most_of_the_gap(learned, head):
+    chosen, static, perfect = throughput_on_fresh_roots(learned[0], head)
+    assert (chosen - static) / (perfect - static) > 0.7
+
+
+def test_regressor_predicts_the_truth(learned):
+    run, dataset = learned
+    test = dataset.subset(run.splits.rows(dataset, "test"))
+    predicted = run.selector("naive").predict(test.hidden, test.scalars, test.context_length.double()).efficiency
+    error = (predicted - test.mean_efficiency("naive")).square().mean()
+    spread = test.mean_efficiency("naive").var(0).mean()
+    assert error < 0.2 * spread
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_noise_alone_does_not_make_it_lose(tmp_path, seed):
+    make_dataset(tmp_path / "data", prompts=30, noise=0.6, informative=False, seed=seed)
+    run = train(tmp_path / "data", PROFILE, replace(CONFIG, seed=seed, max_epochs=10), tmp_path / "run", QUIET)
+    chosen, static, _ = throughput_on_fresh_roots(run, None, informative=False)
+    assert chosen > 0.97 * static
+
+
+def test_configuration_names_what_decoding_needs(learned):
+    run, dataset = learned
+    config = run.selector("naive").config
+    assert (config.target_fingerprint, config.draft_fingerprint) == ("t1", "d1")
+    assert config.sampling_range == {"temperature": [0.2, 1.0], "top_p": [1.0, 1.0]}
+    assert config.data_hash == dataset.manifest.hash()
+    assert config.metrics["learned"] == 1
+    realised = {head: config.metrics[f"validation_throughput_{head}"] for head in ("policy", "regressor")}
+    assert config.default_head == max(realised, key=realised.__getitem__)
+    assert config.metrics["validation_ratio_to_static"] > 1.1
+    assert SPACE.index(run.selector("naive").best_static) >= 0
+
+
+def test_run_folder_says_where_it_comes_from(learned):
+    info = learned[0].info
+    assert info["config"]["learning_rate"] == CONFIG.learning_rate
+    assert {"data_hash", "profile_hash", "versions", "git_revision", "data_config"} <= set(info)
+    assert learned[0].profile == PROFILE
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def interrupt_after(monkeypatch, steps: int) -> None:
+    original, done = SelectorModule.training_step, []
+
+    def training_step(self, batch, index):
+        done.append(index)
+        if len(done) > steps:
+            raise Killed
+        return original(self, batch, index)
+
+    monkeypatch.setattr(SelectorModule, "training_step", training_step)
+
+
+@pytest.mark.parametrize("steps", [2, 17, 24])
+def test_an_interrupted_run_repeats_the_same_curve(tmp_path, monkeypatch, steps):
+    config = replace(CONFIG, max_epochs=5, dropout=0.2)
+    make_dataset(tmp_path / "data", prompts=40, roots=10)
+    whole = train(tmp_path / "data", PROFILE, config, tmp_path / "whole", QUIET)
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, steps)
+        with pytest.raises(Killed):
+            train(tmp_path / "data", PROFILE, config, tmp_path / "parts", QUIET)
+    parts = train(tmp_path / "data", PROFILE, config, tmp_path / "parts", QUIET)
+    curves = [read_curve(run.verifier_folder("naive")) for run in (whole, parts)]
+    assert [row["epoch"] for row in curves[1]] == [0, 1, 2, 3, 4]
+    for left, right in zip(*curves, strict=True):
+        assert left == pytest.approx(right)
+    states = [run.selector("naive").network.state_dict() for run in (whole, parts)]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_a_finished_run_is_left_alone(tmp_path, monkeypatch):
+    config = replace(CONFIG, max_epochs=1)
+    make_dataset(tmp_path / "data", prompts=12, roots=4, verifiers=("naive", "nss"))
+    config = replace(config, verifiers=["naive", "nss"])
+    run = train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    assert [run.is_done(verifier) for verifier in run.verifiers] == [True, True]
+    interrupt_after(monkeypatch, 0)
+    train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+
+
+def test_early_stopping_ends_the_run(tmp_path, monkeypatch):
+    config = replace(CONFIG, max_epochs=50, patience=2)
+    make_dataset(tmp_path / "data", prompts=12, roots=4, noise=0.6, informative=False)
+    run = train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    epochs = len(read_curve(run.verifier_folder("naive")))
+    assert epochs < 50
+    # the process ended after the last epoch and before the selector was written
+    (run.selector_folder("naive") / "config.json").unlink()
+    (run.selector_folder("naive") / "README.md").unlink()
+    (run.selector_folder("naive") / "model.safetensors").unlink()
+    interrupt_after(monkeypatch, 0)
+    train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    assert run.is_done("naive")
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"verifiers": ["khisti"]}, "verifiers has 'khisti': the data set has labels for naive"),
+        ({"verifiers": []}, "verifiers is"),
+        ({"loggers": ["mlflow"]}, "loggers has 'mlflow'"),
+        ({"worst_fraction": 0.0}, "worst_fraction is 0"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"dropout": 1.0}, "dropout is 1"),
+        ({"penalty": -1.0}, "penalty is -1"),
+    ],
+)
+def test_bad_configurations_are_refused_and_nothing_is_written(tmp_path, changes, word):
+    make_dataset(tmp_path / "data", prompts=6, roots=2)
+    with pytest.raises(UserError, match=word):
+        train(tmp_path / "data", PROFILE, replace(CONFIG, **changes), tmp_path / "run", QUIET)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_broken_data_set_is_refused_and_nothing_is_written(tmp_path):
+    make_dataset(tmp_path / "data", prompts=6, roots=2)
+    replace(Manifest.load(tmp_path / "data"), complete=False).save(tmp_path / "data")
+    with pytest.raises(UserError, match="complete is false"):
+        train(tmp_path / "data", PROFILE, CONFIG, tmp_path / "run", QUIET)
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_run_or_foreign_files_are_refused(tmp_path):
+    make_dataset(tmp_path / "data", prompts=12, roots=2)
+    config = replace(CONFIG, max_epochs=1)
+    train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    before = json.loads((tmp_path / "run" / "run.json").read_text())
+    with pytest.raises(UserError, match=r"learning_rate is 0.005 there and 0.1 here"):
+        train(tmp_path / "data", PROFILE, replace(config, learning_rate=0.1), tmp_path / "run", QUIET)
+    with pytest.raises(UserError, match="profile_hash"):
+        train(tmp_path / "data", replace(PROFILE, selector_seconds=1.0), config, tmp_path / "run", QUIET)
+    make_dataset(tmp_path / "other", prompts=12, roots=2, seed=5)
+    with pytest.raises(UserError, match="data_hash"):
+        train(tmp_path / "other", PROFILE, config, tmp_path / "run", QUIET)
+    assert json.loads((tmp_path / "run" / "run.json").read_text()) == before
+    with pytest.raises(UserError, match="already holds something"):
+        train(tmp_path / "data", PROFILE, config, tmp_path / "data", QUIET)
+
+
+def test_the_gap_is_told_before_training(tmp_path):
+    make_dataset(tmp_path / "data", prompts=12, roots=4)
+    output = io.StringIO()
+    train(tmp_path / "data", PROFILE, replace(CONFIG, max_epochs=1), tmp_path / "run", Console(file=output, width=200))
+    text = output.getvalue()
+    assert text.index("oracle gap") < text.index("Selectors on validation prompts")
+    assert "naive: the best action a root" in text

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from selector.evaluation.figures import COLOURS, INK, MUTED, WIDTH, colour, errors, new_figure
 from selector.evaluation.results import VerifierResult
-from selector.evaluation.words import LABELS
+from selector.evaluation.words import LABELS, number
 
 GAP_LIMITS = (-0.75, 1.5)
 ON_CELL = "#16181d"  # not INK, which turns white on a dark page
@@ -82,8 +82,9 @@ def gap_chart(results: Sequence[VerifierResult]) -> Figure:
             axes.plot(ends, [row, row], color=shade, lw=2, alpha=0.55, solid_capstyle="butt")
         marker = "o" if value == gap.value else ("<" if gap.value < low_limit else ">")
         axes.plot(value, row, marker, color=shade, ms=7)
-        shift, side = ((9, -3), "left") if value < -0.5 else ((0, 6), "center")
-        axes.annotate(f"{gap.value:.0%}", (value, row), shift, textcoords="offset points", ha=side, fontsize=8.5)
+        side = "left" if value < -0.5 else "center"
+        text = number(100 * gap.value, 0, "%")
+        axes.annotate(text, (value, row), (0, 6), textcoords="offset points", ha=side, fontsize=8.5)
     for place, name in ((0, "best static"), (1, "oracle")):
         axes.axvline(place, color=MUTED, lw=0.9, ls="--", zorder=0)
         axes.text(place, -0.75, name, ha="center", va="bottom", fontsize=8.5, color=MUTED)

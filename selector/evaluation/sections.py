@@ -184,7 +184,7 @@ def _setting(setting: Setting) -> Iterator[str]:
         ("chosen on", f"{len(set(setting.train.prompt_ids))} prompts, {len(setting.train)} roots"),
         ("scored on", f"{len(set(test.prompt_ids))} prompts, {len(test)} roots: "
                       + ", ".join(f"{task} {count}" for task, count in tasks.items())),
-        ("sampling settings", ", ".join(f"T {t:g}, top-p {p:g}" for t, p in settings)),
+        ("sampling settings", "; ".join(f"T {t:g}, top-p {p:g}" for t, p in settings)),
         ("action space", f"up to {manifest.space.limits}, {len(manifest.space)} trees"),
         ("selectors", ", ".join(trained) or "none"),
         ("intervals", f"{setting.config.level:.0%}, {setting.config.bootstrap} resamples of prompts, "

@@ -67,10 +67,10 @@ class SelectorPolicy:
         self.head: Head = checkpoint.config.default_head if head == "auto" else head
         profile = profile or checkpoint.profile
         contexts = torch.arange(0, profile.contexts[-1] + self.CONTEXT_STEP, self.CONTEXT_STEP)
-        self._times = profile.action_times(contexts, checkpoint.space)
+        self._times = profile.selector_times(contexts, checkpoint.space)
 
     def action_times(self, context_length: int) -> Tensor:
-        """`[actions]`: seconds of a step; flat past the longest context of the profile."""
+        """`[actions]`: seconds of a step that is chosen here; flat past the longest context of the profile."""
         row = (context_length + self.CONTEXT_STEP // 2) // self.CONTEXT_STEP
         return self._times[min(row, len(self._times) - 1)]
 

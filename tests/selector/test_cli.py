@@ -1,0 +1,124 @@
+"""The command line: one sentence and exit code 2 for bad input, nothing written, help without torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from selector.cli import SECTIONS, SHOWN, VERBS, main
+
+CONFIG = Path(__file__).parents[2] / "configs" / "smollm2-135m.yaml"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Standard error of a call that must exit with code 2, in one line."""
+    try:
+        code = main([str(argument) for argument in arguments])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err
+
+
+def changed_config(folder: Path, section: str, **values: object) -> Path:
+    config = yaml.safe_load(CONFIG.read_text())
+    config.setdefault(section, {}).update(values)
+    path = folder / "changed.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_every_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    for name in SHOWN.get(verb, set()):
+        assert f"--{name}." in shown
+    for name in set(SECTIONS) - SHOWN.get(verb, set()):
+        assert f"--{name}." not in shown
+
+
+def test_help_loads_no_heavy_library() -> None:
+    code = (
+        "import sys\nfrom selector.cli import main\n"
+        "try:\n    main(['decode', '--help'])\nexcept SystemExit:\n    pass\n"
+        "assert not {'torch', 'transformers', 'pytorch_lightning'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_misspelt_key_in_the_file_is_named_with_its_neighbour(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed_config(tmp_path, "generate", root_evry=8)
+    error = refused(capsys, "generate", "--config", path, "--out", tmp_path / "data")
+    assert "generate.root_evry" in error
+    assert "'generate.root_every'" in error
+    assert not (tmp_path / "data").exists()
+
+
+def test_wrong_type_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = changed_config(tmp_path, "train", batch_size="many")
+    assert "train.batch_size" in refused(capsys, "generate", "--config", path, "--out", tmp_path / "data")
+
+
+def test_flags_after_the_file_win(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["generate", "--config", str(CONFIG), "--generate.seed", "7", "--out", "x", "--print_config"])
+    assert yaml.safe_load(capsys.readouterr().out)["generate"]["seed"] == 7
+
+
+def test_unknown_verb_and_missing_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "decod" in refused(capsys, "decod")
+    assert "checkpoint" in refused(capsys, "decode", "--prompt", "Hello")
+
+
+def test_broken_prompt_line_is_named_by_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    good = '{"id": "a", "task": "t", "source": "s", "licence": "l", "messages": [{"role": "user", "content": "Hi"}]}'
+    prompts.write_text(good + "\n" + good[:40] + "\n")
+    path = changed_config(tmp_path, "generate", prompts=[str(prompts)])
+    for verb in ("generate", "run"):
+        error = refused(capsys, verb, "--config", path, "--out", tmp_path / "out")
+        assert "prompts.jsonl" in error
+        assert "2" in error
+        assert not (tmp_path / "out").exists()
+
+
+def test_folder_of_something_else_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for verb in ("generate", "run"):
+        assert str(tmp_path) in refused(capsys, verb, "--config", CONFIG, "--out", tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_folder_of_another_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from selector.config import Config
+    from selector.run import claim
+
+    claim(Config(**{name: section() for name, section in SECTIONS.items()}), tmp_path / "run")
+    error = refused(capsys, "run", "--config", CONFIG, "--out", tmp_path / "run")
+    assert "action_space.num_branches" in error
+
+
+def test_empty_prompt_and_missing_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "prompt is empty" in refused(capsys, "decode", "--checkpoint", tmp_path, "--prompt", " ")
+    assert str(tmp_path) in refused(capsys, "decode", "--checkpoint", tmp_path, "--prompt", "Hello")
+
+
+def test_worked_cases(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    cases = Path(__file__).parents[1] / "data" / "verification_examples.json"
+    assert main(["verify", "--cases", str(cases)]) == 0
+    assert "ok" in capsys.readouterr().out
+    (tmp_path / "wrong.json").write_text(cases.read_text().replace('"expected": 2.', '"expected": 2.1', 1))
+    assert main(["verify", "--cases", str(tmp_path / "wrong.json")]) == 1
+    assert "MISS" in capsys.readouterr().out

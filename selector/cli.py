@@ -58,7 +58,7 @@ SHOWN = {
     "export": set(),
     "decode": {"pair", "decode"},
     "profile": {"pair"},
-    "bench": {"pair", "decode", "evaluate"},
+    "bench": {"pair", "decode"},
     "distill": {"pair", "distill"},
     "run": set(SECTIONS),
 }
@@ -140,9 +140,23 @@ def _profile(parser: ArgumentParser) -> None:
 
 def _bench(parser: ArgumentParser) -> None:
     parser.add_argument("what", choices=["decode"], help="what to measure")
-    parser.add_argument("--checkpoint", type=list[Path], default=[], help="selector checkpoints to measure")
+    parser.add_argument(
+        "--checkpoint", type=list[Path], default=[], help="selectors to measure, with their best static trees"
+    )
+    parser.add_argument("--static", type=list[str], default=[], help="static trees to measure, each (K, L1, L2)")
+    parser.add_argument("--verifier", type=str, default="traversal", help="verifier of the static trees")
+    parser.add_argument(
+        "--profile", type=Path, default=None, help="this machine's pass times (default: the checkpoints')"
+    )
     parser.add_argument("--prompts", type=list[str], default=["builtin"], help="`builtin` or JSONL files")
     parser.add_argument("--prompts-per-task", type=int, default=2, help="prompts of each task")
+    parser.add_argument(
+        "--settings",
+        type=list[tuple[float, float]],
+        default=[],
+        help="(temperature, top-p) pairs (default: --decode's)",
+    )
+    parser.add_argument("--assisted", type=bool, default=True, help="measure transformers' assisted generation as well")
     parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
     parser.add_argument(
         "--require-speedup", type=float, default=None, help="exit 1 when the best arm is slower than this"

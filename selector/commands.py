@@ -127,7 +127,7 @@ def print_stats(stats: DecodeStats) -> None:
 
 
 def bench(arguments: Any) -> int:
-    from selector.decoding.bench_command import bench_command
+    from selector.bench import bench_command
 
     return bench_command(arguments, resolve_config(arguments))
 

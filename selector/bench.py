@@ -1,0 +1,103 @@
+"""`ddte bench decode`: the arms of a throughput comparison from command-line arguments, and its table."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from data_gen.prompts import Prompt, load_prompts, render
+from selector.checkpoint import SelectorCheckpoint
+from selector.config import Config
+from selector.decoding.bench import bench_decode, verdict
+from selector.decoding.decoder import Decoder
+from selector.distributions import Sampling
+from selector.engine.huggingface import Pair, load_pair
+from selector.errors import UserError
+from selector.latency import LatencyProfile
+from selector.provenance import write_json
+from selector.trees.expansion import Expansion
+
+
+def bench_command(arguments: Any, config: Config) -> int:
+    """Run the arms in turn and print the table. Exit code 1 when `--require-speedup` is not met."""
+    prompts = load_prompts(arguments.prompts, arguments.prompts_per_task)
+    settings = [Sampling(*pair) for pair in arguments.settings] or [Sampling(config.decode.temperature)]
+    expansions = [Expansion.parse(text) for text in arguments.static]
+    checkpoints = [SelectorCheckpoint.load(folder) for folder in arguments.checkpoint]
+    times = LatencyProfile.load(arguments.profile) if arguments.profile else None
+    if not expansions and not checkpoints:
+        raise UserError("checkpoint and static are empty: name a selector's checkpoint or an expansion to measure.")
+    pair = load_pair(config.pair)
+    decoders = build_arms(pair, checkpoints, expansions, arguments.verifier, times)
+    console = Console()
+    rows = measure(pair, decoders, prompts, settings, arguments, config, console)
+    console.print(bench_table(rows))
+    console.print(verdict(rows))
+    if arguments.json:
+        write_json(arguments.json, rows)
+    best = max((row["ratio_to_plain"] or 0.0) for row in rows if row["arm"] in decoders)
+    if arguments.require_speedup and best < arguments.require_speedup:
+        console.print(f"The best arm is {best:.2f} times plain; {arguments.require_speedup} was required.")
+        return 1
+    return 0
+
+
+def build_arms(
+    pair: Pair,
+    checkpoints: Sequence[SelectorCheckpoint],
+    expansions: Sequence[Expansion],
+    verifier: str,
+    times: LatencyProfile | None,
+) -> dict[str, Decoder]:
+    """For each checkpoint its selector and its best static tree; then the expansions asked for."""
+    arms = {}
+    for checkpoint in checkpoints:
+        name, static = checkpoint.config.verifier, Expansion(*checkpoint.config.best_static)
+        arms[f"{name} selector"] = Decoder.with_selector(pair, checkpoint, times)
+        arms[f"{name} static {static}"] = Decoder(pair, name, static, checkpoint.config.draft_warp)
+    for expansion in expansions:
+        arms[f"{verifier} static {expansion}"] = Decoder(pair, verifier, expansion)
+    return arms
+
+
+def measure(
+    pair: Pair,
+    decoders: dict[str, Decoder],
+    prompts: Sequence[Prompt],
+    settings: Sequence[Sampling],
+    arguments: Any,
+    config: Config,
+    console: Console,
+) -> list[dict[str, Any]]:
+    """Rows of `bench_decode`, with a progress bar and prompts of all tasks mixed."""
+    ids = [render(prompt, pair.tokenizer, config.generate.chat_template) for prompt in prompts]
+    random.Random(config.decode.seed).shuffle(ids)
+    runs = len(ids) * len(settings) * (len(decoders) + 1 + arguments.assisted)
+    console.print(
+        f"{len(ids)} prompts, {len(settings)} settings, {runs} runs of up to {config.decode.max_new_tokens} tokens."
+    )
+    with Progress(console=console) as progress:
+        bar = progress.add_task("decoding", total=1.0)
+        return bench_decode(
+            pair, decoders, ids, settings, config.decode.max_new_tokens, assisted=arguments.assisted,
+            seed=config.decode.seed, resamples=config.evaluate.bootstrap, level=config.evaluate.level,
+            progress=lambda done: progress.update(bar, completed=done),
+        )  # fmt: skip
+
+
+def bench_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Throughput with intervals, block efficiency, and where the time goes."""
+    table = Table("arm", "tokens/s", "x plain", "tokens a step", "outside the models", "failures")
+    for row in rows:
+        ratio = f"{row['ratio_to_plain']:.2f} [{row['low']:.2f}, {row['high']:.2f}]" if row["ratio_to_plain"] else "-"
+        speed = f"{row['tokens_per_second']:.1f}" if row["tokens_per_second"] else "-"
+        efficiency = f"{row['block_efficiency']:.2f}" if row["block_efficiency"] else "-"
+        overhead = f"{row['overhead_share']:.0%}" if row["overhead_share"] is not None else "-"
+        table.add_row(row["arm"], speed, ratio, efficiency, overhead, str(row["failures"]))
+    return table

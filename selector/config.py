@@ -138,7 +138,7 @@ class DistillConfig:
     top_tokens: int = 64
     epochs: int = 4
     total_variation_epochs: int = 2
-    batch_size: int = 16
+    batch_size: int = 4
     learning_rate: float = 1e-3
     settings: list[tuple[float, float]] = field(default_factory=lambda: list(PAPER_SETTINGS))
     seed: int = 0

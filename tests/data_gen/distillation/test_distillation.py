@@ -41,7 +41,9 @@ def shards(tmp_path: Path) -> list[Path]:
 def training(shards: Iterable[Path]) -> DraftTraining:
     config = DistillConfig(layers=[0, 2], epochs=2, total_variation_epochs=1, batch_size=2, learning_rate=3e-3)
     tokens = torch.arange(48)
-    return DraftTraining(build_early_exit(tiny_llama(layers=3, scale=1.0), [0, 2], tokens), tokens, list(shards), config)
+    return DraftTraining(
+        build_early_exit(tiny_llama(layers=3, scale=1.0), [0, 2], tokens), tokens, list(shards), config
+    )
 
 
 def test_openings_are_reproducible_and_filled() -> None:
@@ -98,7 +100,9 @@ def test_frequent_tokens(shards: list[Path]) -> None:
     for path in shards:
         shard = load_file(path)
         alive = shard["loss_mask"]
-        mass.index_add_(0, shard["top_ids"][alive].long().flatten(), shard["top_logprobs"][alive].float().exp().flatten())
+        mass.index_add_(
+            0, shard["top_ids"][alive].long().flatten(), shard["top_logprobs"][alive].float().exp().flatten()
+        )
     assert frequent_tokens(shards, 64, 10).tolist() == sorted(mass.topk(10).indices.tolist())
 
 

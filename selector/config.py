@@ -81,6 +81,7 @@ class TrainConfig:
     Attributes:
         verifiers: selectors to train; each has a policy head and a regressor head.
         hidden_sizes: of the MLP body; `projection` is the width of each hidden-state block.
+        dropout, hidden_dropout: in the body, and of the hidden states' entries.
         penalty, worst_fraction: `lambda` and `alpha` of the paper's objective.
         regressor_weight: weight of the regressor's loss beside the policy's.
         validation_share, test_share: shares of the prompts, never of the roots.
@@ -92,6 +93,7 @@ class TrainConfig:
     hidden_sizes: tuple[int, int] = (512, 32)
     projection: int = 128
     dropout: float = 0.1
+    hidden_dropout: float = 0.5
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     batch_size: int = 64

@@ -27,6 +27,7 @@ def network_shape(dataset: RootDataset, config: TrainConfig) -> NetworkShape:
         projection=config.projection,
         hidden_sizes=config.hidden_sizes,
         dropout=config.dropout,
+        hidden_dropout=config.hidden_dropout,
     )
 
 

@@ -20,8 +20,9 @@ def check_config(config: TrainConfig, manifest: Manifest | None = None) -> None:
             raise UserError(f"{name} is {getattr(config, name)}: give 0 or more.")
     if not 0 < config.worst_fraction <= 1:
         raise UserError(f"worst_fraction is {config.worst_fraction}: give a share above 0 and at most 1.")
-    if not 0 <= config.dropout < 1:
-        raise UserError(f"dropout is {config.dropout}: give a share from 0 to below 1.")
+    for name in ("dropout", "hidden_dropout"):
+        if not 0 <= getattr(config, name) < 1:
+            raise UserError(f"{name} is {getattr(config, name)}: give a share from 0 to below 1.")
     if not config.verifiers or len(set(config.verifiers)) != len(config.verifiers):
         raise UserError(f"verifiers is {config.verifiers}: name each verifier once.")
     for logger in config.loggers:

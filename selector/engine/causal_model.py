@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicCache
 
+from selector.engine.attention import grouped_rows, switchable_configs
 from selector.engine.cache import PathCache, check_cache
 from selector.engine.language_model import Scores
 from selector.errors import UserError
@@ -44,6 +45,7 @@ class HuggingFaceModel:
         self.vocab_size = int(self.model.get_input_embeddings().num_embeddings)
         self.support = None if support is None else support.to(self.device)
         parameters = inspect.signature(type(model).forward).parameters
+        self._configs = switchable_configs(model)
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
         probe = DynamicCache()
         zero = torch.zeros(1, 1, dtype=torch.long, device=self.device)
@@ -97,7 +99,8 @@ class HuggingFaceModel:
         else:
             mask = None  # one row that sees everything, or a prompt from an empty cache: plain causal attention
         self._cache.reserve(count)
-        scores = self._forward(tokens.to(self.device)[None], mask, positions[None], self._cache, last_rows)
+        with grouped_rows(self._configs if mask is not None or count == 1 else ()):
+            scores = self._forward(tokens.to(self.device)[None], mask, positions[None], self._cache, last_rows)
         self._cache.rows += count
         return scores
 

@@ -50,16 +50,18 @@ def test_round_trip_stores_only_what_differs(tmp_path: Path) -> None:
     draft = build_early_exit(target, [0, 2], TOKENS)
     with torch.no_grad():
         for parameter in trained_parameters(draft).values():
-            parameter.copy_((parameter + 0.1).bfloat16())
+            parameter.add_(0.1)
     save_draft(draft, tmp_path, layers=[0, 2], head_tokens=TOKENS, info={})
     assert is_early_exit(tmp_path)
     stored = load_file(tmp_path / "model.safetensors")
-    assert set(stored) == {*trained_parameters(draft), "head_tokens"}
+    assert {name.removesuffix(".scale") for name in stored} == {*trained_parameters(draft), "head_tokens"}
+    assert sum(value.numel() * value.element_size() for value in stored.values()) < 60_000
     loaded, tokens = load_draft(tmp_path, target)
-    ids = torch.randint(64, (1, 9))
     assert tokens is not None
     assert tokens.tolist() == TOKENS.tolist()
-    assert torch.equal(loaded(ids).logits, draft(ids).logits)
+    for name, parameter in trained_parameters(draft).items():
+        rounding = parameter.abs().amax(-1, keepdim=True) / 254 if parameter.dim() == 2 else torch.zeros(())
+        assert bool(((trained_parameters(loaded)[name] - parameter).abs() <= rounding * 1.001).all()), name
 
 
 def test_refusals(tmp_path: Path) -> None:

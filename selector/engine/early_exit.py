@@ -1,8 +1,9 @@
 """An early-exit draft: a few of the target's layers between its own embedding and a reduced copy of its head.
 
 Only what differs from the target is stored: the trained layers (matrices as 8-bit integers with a scale a row, a
-quarter of float32's size), the final norm, and the ids of the head's tokens. A head over the target's most frequent tokens makes a draft pass several times cheaper; the draft's law
-is zero on all other tokens, which costs acceptance and never the target's law.
+quarter of float32's size), the final norm, and the ids of the head's tokens. A head over the target's most
+frequent tokens makes a draft pass several times cheaper; the draft's law is zero on all other tokens, which costs
+acceptance and never the target's law.
 """
 
 from __future__ import annotations
@@ -73,11 +74,14 @@ def trained_parameters(draft: PreTrainedModel) -> dict[str, nn.Parameter]:
 def save_draft(
     draft: PreTrainedModel, folder: Path, *, layers: list[int], head_tokens: Tensor | None, info: dict[str, Any]
 ) -> None:
-    """Write `model.safetensors` (bfloat16) and `config.json`; `info` goes into the config."""
+    """Write `model.safetensors` and `config.json`; `info` goes into the config.
+
+    Rounding costs no losslessness: the draft's law is whatever the loaded draft computes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {
-        name: value.detach().to(torch.bfloat16).contiguous() for name, value in trained_parameters(draft).items()
-    }
+    tensors: dict[str, Tensor] = {}
+    for name, parameter in trained_parameters(draft).items():
+        tensors |= _pack(name, parameter.detach().float())
     if head_tokens is not None:
         tensors["head_tokens"] = head_tokens.to(torch.int32)
     temporary = folder / "model.safetensors.tmp"

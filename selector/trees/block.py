@@ -1,53 +1,94 @@
-"""Block Verification: a single path, accepted from its end."""
+"""Block Verification of one path through the tree: the first (BV), the best-ranked (GBV), or a random one (RBV)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from selector.trees.decision import Decision, TreeVerifier, tree_laws
 from selector.trees.draft_tree import DraftTree
-from selector.trees.traversal import post_order
+from selector.trees.routes import Route, Router
 from selector.verification.laws import NodeLaws
-from selector.verification.visits import Visit, descend
+from selector.verification.solver import ratio
 
 
 class Block(TreeVerifier):
-    """Block Verification of a tree's first branch; the others are not looked at."""
+    """Accept the path's node `i` with `h_i = S_i / (S_i + (1 - w_i))`, its leaf with `w`, from the leaf upwards.
 
-    name = "bv"
+    `w_i = min(1, w_{i-1} p / r)`, `S_i = sum (w_i p - r)_+`, with `r` the law of the path's next token.
+    """
+
+    def __init__(self, name: str, router: type[Router]) -> None:
+        self.name, self.router = name, router
 
     def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
         laws, target, draft = tree_laws(tree, target_probs)
-        path = [0]
-        while tree.topology.children[path[-1]]:
-            path.append(tree.topology.children[path[-1]][0])
-        return decide_path(laws, path, target, draft, len(tree.topology))
+        tokens = tree.tokens.tolist()
+        lists = {node: children for node, children in enumerate(tree.topology.children) if children}
+        taken = take(laws, self.router(laws, tokens).route(lists), tokens, target, draft, {0: 1.0})
+        accepted = [0.0] * len(tree.topology)
+        missed: dict[int, float] = {}
+        for node in reversed(taken.reach):
+            children = taken.route.chosen.get(node)
+            arrive = sum(missed[child] for child in children) if children else taken.reach[node]
+            accepted[node] = arrive * (taken.acceptance[node] if node > 0 else 1.0)
+            missed[node] = arrive - accepted[node]
+
+        def bonus(node: int) -> Tensor:
+            if node not in taken.route.chosen:
+                return target_probs[node]
+            return taken.laws.residual(node, 1 / taken.weights[node], [])
+
+        return Decision(accepted, bonus)
 
 
-def decide_path(
-    laws: NodeLaws, path: Sequence[int], target: Sequence[float], draft: Sequence[float], num_nodes: int
-) -> Decision:
-    """Block Verification of one path from the root, whose draft law is that of `laws`.
+@dataclass(frozen=True)
+class Taken:
+    """The nodes that a route can take, parents first.
 
-    Accept node `i` with `h_i = S_i / (S_i + (1 - w_i))`, the leaf with its `w`, from the leaf upwards.
-    `target`, `draft`: probability of each node's token at its parent.
+    Attributes:
+        laws: target laws against the route's own.
+        reach: probability that the path goes through each node.
+        weights, acceptance: `w` and `h` of each node.
+        gains: of each inner node the mean entry weight of the next, `sum min(r, w p) = w (1 - Z(1/w))`.
     """
-    visits = [Visit(node, target[node], draft[node]) for node in path]
-    for visit, child in pairwise(visits):
-        visit.children = [child]
-    visits[0].weight = 1.0
-    descend(laws, visits[:1])
-    accepted, remaining = [0.0] * num_nodes, 1.0
-    for visit in post_order(visits[0]):
-        acceptance = visit.acceptance if visit.row > 0 else 1.0
-        accepted[visit.row] = remaining * acceptance
-        remaining *= 1.0 - acceptance
-    factors = {visit.row: visit.factors[-1] for visit in visits if visit.children}
 
-    def bonus(node: int) -> Tensor:
-        return laws.residual(node, factors[node], []) if node in factors else laws.target_probs[node]
+    route: Route
+    laws: NodeLaws
+    reach: dict[int, float]
+    weights: dict[int, float]
+    acceptance: dict[int, float]
+    gains: dict[int, float]
 
-    return Decision(accepted, bonus)
+
+def take(
+    laws: NodeLaws,
+    route: Route,
+    tokens: list[int],
+    target: list[float],
+    draft: list[float],
+    roots: dict[int, float],
+) -> Taken:
+    """Follow a route from `roots`, nodes with their weights; `target`, `draft` as in `tree_laws`."""
+    own = laws.with_proposals(route.proposals)
+    reach, weights = dict.fromkeys(roots, 1.0), dict(roots)
+    for node, children in route.chosen.items():
+        if node not in reach:
+            continue
+        proposals = [draft[child] for child in children]
+        if node in route.proposals:
+            columns = laws.columns_of([tokens[child] for child in children])
+            proposals = route.proposals[node][columns].tolist()
+        for (child, probability), proposal in zip(children.items(), proposals, strict=True):
+            reach[child] = reach[node] * probability
+            weights[child] = ratio(weights[node] * target[child], proposal)
+    inner = [node for node in reach if node in route.chosen and weights[node] > 0]
+    masses = own.positive_mass(inner, [1 / weights[node] for node in inner])
+    acceptance, gains = dict(weights), dict.fromkeys(reach, 0.0)
+    for node, mass in zip(inner, masses, strict=True):
+        surplus = weights[node] * mass
+        # A node of weight 1 has its turn and is accepted for sure, also where rounding leaves no surplus.
+        acceptance[node] = surplus / (surplus + (1 - weights[node])) if weights[node] < 1 else 1.0
+        gains[node] = weights[node] * (1 - mass)
+    return Taken(route, own, reach, weights, acceptance, gains)

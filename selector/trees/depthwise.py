@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from selector.trees.block import take
 from selector.trees.drawing import Drawing, Estimates, Reading, average_trees
+from selector.trees.routes import Router
 from selector.trees.walk import node_drafts
 from selector.verification.solver import Solver, ratio
 from selector.verification.visits import Visit, add_masses, descend
@@ -80,15 +82,30 @@ def solve_lists(drawing: Drawing, solver: Solver, lists: list[tuple[int, tuple[i
     }
 
 
-def block_estimates(drawing: Drawing) -> Estimates:
-    """`g_d = sum min(q, w p)` at the first `d - 1` tokens: Block Verification of a single path."""
+def block_estimates(drawing: Drawing, router: type[Router]) -> Estimates:
+    """`g_d` = sum over nodes `u` of depth `d - 1` of `P(u taken) sum min(r_u, w_u p_u)`: BV, GBV and RBV."""
     weights = chain_weights(drawing)
+    own = router(drawing.laws, drawing.tokens)
+    trees = []
+    for key, levels in drawing.trees:
+        lists = {node: children for level in levels for node, children in level.items()}
+        start = next(iter(lists))
+        taken = take(
+            drawing.laws, own.route(lists), drawing.tokens, drawing.target, drawing.draft, {start: weights[start]}
+        )
+        gains = [sum(taken.reach.get(node, 0.0) * taken.gains.get(node, 0.0) for node in level) for level in levels]
+        trees.append((key, gains))
+    return Estimates(block_chain(drawing, weights), average_trees(trees))
+
+
+def block_chain(drawing: Drawing, weights: list[float]) -> list[float]:
+    """`g_d = sum min(q, w p)` at the first `d - 1` tokens of a single path."""
     nodes = list(dict.fromkeys(node for nodes in drawing.chain_nodes for node in nodes))
     alive = [node for node in nodes if weights[node] > 0]
     masses = drawing.laws.positive_mass(alive, [1 / weights[node] for node in alive])
     gains = dict.fromkeys(nodes, 0.0)
     gains.update((node, weights[node] * (1 - mass)) for node, mass in zip(alive, masses, strict=True))
-    return Estimates(drawing.average_chain(gains), {})
+    return drawing.average_chain(gains)
 
 
 def chain_weights(drawing: Drawing) -> list[float]:
@@ -119,7 +136,7 @@ def traversal_estimates(drawing: Drawing) -> Estimates:
     trees = []
     for reader in roots:
         trees += reader.estimates(totals)
-    return Estimates(block_estimates(drawing).chain, average_trees(trees))
+    return Estimates(block_chain(drawing, weights), average_trees(trees))
 
 
 class _Reader:

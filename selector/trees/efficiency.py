@@ -12,12 +12,14 @@ from selector.trees.depthwise import block_estimates, traversal_estimates, walk_
 from selector.trees.drawing import Drawing, Estimates
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.super_tree import SuperTree
-from selector.trees.verifiers import get_verifier
+from selector.trees.verifiers import BLOCKS, get_verifier
 from selector.verification.solvers import SOLVERS
 
 ESTIMATORS: dict[str, Callable[[Drawing], Estimates]] = {
     name: partial(walk_estimates, solver=solver) for name, solver in SOLVERS.items()
-} | {"traversal": traversal_estimates, "bv": block_estimates}
+}
+ESTIMATORS |= {block.name: partial(block_estimates, router=block.router) for block in BLOCKS}
+ESTIMATORS["traversal"] = traversal_estimates
 
 
 def label(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from selector.errors import UserError
 from selector.trees.block import Block
+from selector.trees.routes import BestRanked, FirstBranch, RankedRule
 from selector.trees.traversal import Traversal
 from selector.trees.verifier import Verifier
 from selector.trees.walk import Walk
 from selector.verification.solvers import SOLVERS
 
+BLOCKS = (Block("bv", FirstBranch), Block("gbv", BestRanked), Block("rbv", RankedRule))
 VERIFIERS: dict[str, Verifier] = {name: Walk(solver) for name, solver in SOLVERS.items()}
-VERIFIERS |= {verifier.name: verifier for verifier in (Block(), Traversal())}
+VERIFIERS |= {verifier.name: verifier for verifier in (*BLOCKS, Traversal())}
 
 
 def get_verifier(name: str) -> Verifier:

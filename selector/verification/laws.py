@@ -7,7 +7,7 @@ state is ever carried.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -36,8 +36,8 @@ class NodeLaws:
     Args:
         target_probs: `[rows or more, vocab]`, float32 or float64.
         draft_probs: `[rows or more, vocab]`, same dtype and device.
-        support: `[columns]` tokens outside which every draft law is zero. Passes then read these columns only, since
-            `Z(c)` elsewhere is the target's mass there, whatever `c`. None reads the vocabulary.
+        support: `[columns]` tokens, ascending, outside which every draft law is zero. Passes then read these columns
+            only, since `Z(c)` elsewhere is the target's mass there, whatever `c`. None reads the vocabulary.
     """
 
     def __init__(self, target_probs: Tensor, draft_probs: Tensor, support: Tensor | None = None) -> None:
@@ -47,6 +47,18 @@ class NodeLaws:
         self._columns: dict[int, tuple[Tensor, Tensor, float]] = {}
         self._draft_totals: dict[int, float] = {}
         self._masses: dict[tuple[int, float], float] = {}
+        self._proposals: dict[int, Tensor] = {}
+
+    def with_proposals(self, proposals: Mapping[int, Tensor]) -> NodeLaws:
+        """The same target laws against other draft laws `[columns]` in some rows."""
+        self._load(proposals)
+        changed = NodeLaws(self.target_probs, self.draft_probs, self.support)
+        changed._proposals = dict(proposals)
+        changed._columns = dict(self._columns)
+        for row, law in proposals.items():
+            target, _, outside = self._columns[row]
+            changed._columns[row] = (target, law, outside)
+        return changed
 
     def at(self, rows: Sequence[int], tokens: Sequence[int]) -> tuple[list[float], list[float]]:
         """Target and draft probabilities of `tokens[i]` in `rows[i]`, in one transfer."""
@@ -74,6 +86,13 @@ class NodeLaws:
         self._load([row])
         target, draft, _ = self._columns[row]
         return target, draft
+
+    def columns_of(self, tokens: Sequence[int]) -> list[int]:
+        """Column of each token; tokens must lie in the support."""
+        if self.support is None:
+            return list(tokens)
+        found: list[int] = torch.searchsorted(self.support, self.support.new_tensor(list(tokens))).tolist()
+        return found
 
     def outside(self, row: int) -> float:
         """The target's mass outside the columns."""
@@ -114,6 +133,7 @@ class NodeLaws:
         """
         target = self.target_probs[row]
         other = self.draft_probs[row]
+        proposal = self._proposals.get(row) if proposal is None else proposal
         if proposal is not None:
             other = proposal if self.support is None else torch.zeros_like(target).index_copy(0, self.support, proposal)
         residual = torch.add(target, other, alpha=-min(factor, LARGEST_FACTOR)).relu_()

@@ -12,20 +12,22 @@ from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import VERIFIERS, get_verifier
 
-SAMPLES = 4000
-TREES = [((), ((0, 1), (2, 0), (0, 2))), ((1,), ((1, 2), (1, 2), (0, 1))), ((2, 2), ((0,), (1,), (0,)))]
+SAMPLES = 2000
+TREES = [((), ((0, 1), (2, 0), (0, 2))), ((1,), ((1, 2), (1, 2), (0, 1)))]
 
 
 @pytest.mark.parametrize("name", VERIFIERS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_frequencies_match_the_outcome(name, dtype):
+def test_frequencies_match_the_outcome(name, monkeypatch):
     world = World(3, seed=21, zeros="t")
-    for trunk, branches in TREES:
+    for (trunk, branches), dtype in zip(TREES, (torch.float32, torch.float64), strict=True):
         tree, target = world.tree(trunk, branches)
         tree.draft_probs, target = tree.draft_probs.to(dtype), target.to(dtype)
         outcome = VERIFIERS[name].outcome(tree, target)
+        decision = VERIFIERS[name].decide(tree, target)  # deterministic: once is enough
+        monkeypatch.setattr(VERIFIERS[name], "decide", lambda *_, decision=decision: decision)
         generator = torch.Generator().manual_seed(5)
         drawn = Counter(tuple(VERIFIERS[name].verify(tree, target, generator)) for _ in range(SAMPLES))
+        monkeypatch.undo()
         for node, row in enumerate(outcome.tolist()):
             for token, probability in enumerate(row):
                 deviation = (probability * (1 - probability) / SAMPLES) ** 0.5
@@ -49,16 +51,17 @@ def test_same_seed_same_answer_and_inputs_unchanged(name):
 
 @pytest.mark.parametrize("name", VERIFIERS)
 def test_single_paths(name):
-    """With one branch all are Naive (NSS is not); Traversal is Block Verification, and Naive on one token."""
+    """With one branch all are Naive (NSS is not); Traversal, GBV and RBV are BV; on one token BV is Naive too."""
     naive = VERIFIERS["naive"]
-    for seed in range(5):
+    for seed in range(3):
         world = World(4, seed=seed, zeros="td")
         for _, tree, target in world.trees(Expansion(1, 0, 1)):
             if name != "nss":
                 torch.testing.assert_close(VERIFIERS[name].outcome(tree, target), naive.outcome(tree, target))
+        like = VERIFIERS["bv"] if name in ("traversal", "bv", "gbv", "rbv") else naive
         for _, tree, target in world.trees(Expansion(1, 0, 2)):
-            if name not in ("nss", "traversal", "bv", "gbv", "rbv"):
-                torch.testing.assert_close(VERIFIERS[name].outcome(tree, target), naive.outcome(tree, target))
+            if name != "nss":
+                torch.testing.assert_close(VERIFIERS[name].outcome(tree, target), like.outcome(tree, target))
 
 
 def test_block_verification_is_never_below_naive():
@@ -110,7 +113,7 @@ def test_extreme_laws(name, kind, dtype):
     assert not bool(outcome[target == 0].any())
     assert abs(float(outcome.double().sum()) - 1) < 1e-5
     generator = torch.Generator().manual_seed(6)
-    for _ in range(50):
+    for _ in range(10):
         node, bonus = VERIFIERS[name].verify(tree, target, generator)
         assert target[node, bonus] > 0
     accepted = outcome.sum(1)

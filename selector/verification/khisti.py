@@ -1,0 +1,188 @@
+"""Khisti: a tournament over the drafts, with a small program at the top of the ranking, then Naive on the winner.
+
+Khisti et al. (2024); size of the top, ranking and order of rounds follow the code of arXiv 2602.16961's authors as
+described in public. The program's solution is not unique; ours is the flattest (see `flattest_law`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from selector.verification.proposal import Plan, ProposalSolver
+
+TOP = 5
+"""Tokens whose duels are optimised; elsewhere the better rank always wins."""
+
+TIE = 1e-14
+"""Surpluses closer than this are equal."""
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One duel of the winner so far against the next draft.
+
+    Attributes:
+        order: columns, best first.
+        wins: `[top, top]`, by rank: probability that the row token beats the column token.
+        law: `[columns]`: law of the winner.
+    """
+
+    order: Tensor
+    wins: Array
+    law: Tensor
+
+
+class Khisti(ProposalSolver):
+    """Tournament solver; exactly optimal for two drafts where the top holds every token."""
+
+    name = "khisti"
+
+    def plan(self, target: Tensor, draft: Tensor, count: int) -> Plan:
+        rounds: list[Round] = []
+        winner = draft
+        for _ in range(count - 1):
+            rounds.append(play(target, winner, draft))
+            winner = rounds[-1].law
+        return Plan(winner, Tournament(rounds))
+
+
+class Tournament:
+    """Probability of each distinct draft to win."""
+
+    def __init__(self, rounds: Sequence[Round]) -> None:
+        self.rounds = rounds
+
+    def __call__(self, columns: Sequence[int]) -> dict[int, float]:
+        leading = {columns[0]: 1.0}
+        for duel, challenger in zip(self.rounds, columns[1:], strict=True):
+            ranks = _ranks(duel.order, [*leading, challenger])
+            following = {challenger: 0.0}
+            for column, probability in leading.items():
+                win = 1.0 if column == challenger else _beats(duel, ranks[column], ranks[challenger])
+                following[column] = following.get(column, 0.0) + probability * win
+                following[challenger] += probability * (1 - win)
+            leading = following
+        return leading
+
+
+def _ranks(order: Tensor, columns: Sequence[int]) -> dict[int, int]:
+    """Rank of some columns, 0 the best."""
+    wanted = torch.tensor(columns, device=order.device)
+    found: list[int] = (order == wanted[:, None]).to(torch.uint8).argmax(1).tolist()
+    return dict(zip(columns, found, strict=True))
+
+
+def _beats(duel: Round, rank: int, other: int) -> float:
+    if max(rank, other) < len(duel.wins):
+        return float(duel.wins[rank, other])
+    return 1.0 if rank < other else 0.0
+
+
+def play(target: Tensor, winner: Tensor, draft: Tensor, top: int = TOP) -> Round:
+    """The round between a draft and a winner of law `winner`: rank by `p - q1 q`, optimise the top."""
+    order = (winner * draft - target).argsort(stable=True)
+    size = min(top, len(order))
+    leaders = order[:size]
+    first, second, goal = (law[leaders].cpu().numpy() for law in (winner, draft, target))
+    outside = winner[order[size:]].sum().item(), draft[order[size:]].sum().item()
+    own = first * second + first * outside[1] + outside[0] * second
+    pairs = np.outer(first, second)
+    pairs = pairs + pairs.T
+    np.fill_diagonal(pairs, 0.0)
+    wins = flattest_wins(own, pairs, goal)
+    law = duel_law(winner, draft, order)
+    law[leaders] = torch.as_tensor(own + (wins * pairs).sum(1), dtype=law.dtype, device=law.device)
+    return Round(order, wins, law)
+
+
+def duel_law(winner: Tensor, draft: Tensor, order: Tensor) -> Tensor:
+    """Law of the winner where the better rank always wins: `q1 q + q1 T_q + T_q1 q`, `T` = mass ranked below."""
+    first, second = winner[order], draft[order]
+    below_first, below_second = (law.flip(0).cumsum(0).flip(0) - law for law in (first, second))
+    law = first * second + first * below_second.clamp(min=0) + below_first.clamp(min=0) * second
+    return torch.empty_like(law).scatter_(0, order, law)
+
+
+def flattest_wins(own: Array, pairs: Array, goal: Array) -> Array:
+    """Duels that make the winner's law `r` as flat as can be relative to the target, hence `sum min(p, r)` largest.
+
+    `own`: mass that a token wins anyway; `pairs`: mass of each duel. Any set of tokens wins at least its own mass and
+    the duels inside it. The set with the largest surplus over the target a token gets just that, spread evenly, and
+    loses all its duels with the others; the rest follows in the same way. Given `r` the duels are as even as can be.
+    """
+    size = len(own)
+    wins = np.full((size, size), 0.5)
+    left, own = list(range(size)), own.copy()
+    while left:
+        group, surplus = _fullest((own - goal).tolist(), pairs.tolist(), left)
+        left = [token for token in left if token not in group]
+        wins[np.ix_(group, left)] = 0.0
+        wins[np.ix_(left, group)] = 1.0
+        if len(group) > 1:
+            inside = np.ix_(group, group)
+            wins[inside] = even_wins(pairs[inside], goal[group] + surplus - own[group])
+        own[left] += pairs[np.ix_(left, group)].sum(1)
+    return wins
+
+
+def _fullest(excess: list[float], pairs: list[list[float]], left: Sequence[int]) -> tuple[list[int], float]:
+    """The largest set with the largest surplus a token, and that surplus."""
+    forced = [0.0] * (1 << len(left))
+    best, chosen = float("-inf"), 0
+    for subset in range(1, len(forced)):
+        last = subset.bit_length() - 1
+        rest = subset ^ (1 << last)
+        token = left[last]
+        duels = sum(pairs[token][left[bit]] for bit in range(last) if rest >> bit & 1)
+        forced[subset] = forced[rest] + excess[token] + duels
+        mean = forced[subset] / subset.bit_count()
+        larger = subset.bit_count() > chosen.bit_count()
+        if mean > best + TIE or (mean > best - TIE and larger):
+            best, chosen = mean, subset
+    return [token for bit, token in enumerate(left) if chosen >> bit & 1], best
+
+
+def even_wins(pairs: Array, wanted: Array, steps: int = 50) -> Array:
+    """Duels closest to 1/2 (in squares, weighted by mass) that give each token the mass `wanted`.
+
+    They are `clip(1/2 + a_i - a_j, 0, 1)` for some `a`, found by Newton's method on the convex dual. An inexact end
+    costs nothing but a little acceptance: the law is computed from the duels that are used.
+    """
+    level = np.zeros(len(wanted))
+    for _ in range(steps):
+        raw = 0.5 + level[:, None] - level[None, :]
+        error = wanted - (pairs * raw.clip(0.0, 1.0)).sum(1)
+        if np.abs(error).max() < 1e-14:
+            break
+        slope = pairs * ((raw > 0) & (raw < 1))
+        hessian = np.diag(slope.sum(1)) - slope
+        step = np.linalg.lstsq(hessian, error, rcond=1e-12)[0]
+        length = _length(level, step, pairs, wanted)
+        if length == 0.0:
+            break
+        level = level + length * step
+    return (0.5 + level[:, None] - level[None, :]).clip(0.0, 1.0)
+
+
+def _length(level: Array, step: Array, pairs: Array, wanted: Array) -> float:
+    """Halve a Newton step until the dual falls; 0 where rounding lets it fall no more."""
+
+    def dual(at: Array) -> float:
+        raw = 0.5 + at[:, None] - at[None, :]
+        inside = raw.clip(0.0, 1.0)
+        return float((pairs * (inside**2 / 2 + (raw - inside) * inside)).sum() / 2 - wanted @ at)
+
+    start, length = dual(level), 1.0
+    while length > 1e-3:
+        if dual(level + length * step) < start:
+            return length
+        length /= 2
+    return 0.0

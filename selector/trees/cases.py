@@ -14,7 +14,9 @@ from selector.errors import UserError
 from selector.trees.draft_tree import DraftTree
 from selector.trees.topology import Topology
 from selector.trees.verifiers import VERIFIERS
+from selector.verification.khisti import play
 from selector.verification.laws import NodeLaws
+from selector.verification.proposal import ProposalSolver
 from selector.verification.solver import Solver
 from selector.verification.solvers import SOLVERS
 
@@ -24,7 +26,10 @@ TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 
 class CaseResult(NamedTuple):
-    """Largest absolute difference between our numbers and those of a case."""
+    """Largest absolute difference between our numbers and those of a case.
+
+    Khisti and Ranked follow the canonical plans by themselves, so that plans in the file are not injected.
+    """
 
     case: str
     algorithm: str
@@ -121,6 +126,19 @@ def _compare_acceptance(case: dict[str, Any], dtype: torch.dtype) -> Iterator[tu
         rate = solver.acceptance(_laws(case, dtype), [(0, case["k"])])[0]
         if rate is not None and name in case["alpha"]:
             yield name, abs(rate - case["alpha"][name])
+        if isinstance(solver, ProposalSolver):
+            yield f"{name} plan", abs(_proposed(solver, case, dtype) - case["alpha"][f"{name}_lower_bound"])
+    if case["khisti_first_round_value"] is not None:
+        target, draft = (torch.tensor(case[law], dtype=dtype).double() for law in "pq")
+        value = torch.minimum(target, play(target, draft, draft).law).sum()
+        yield "khisti first round", abs(float(value) - case["khisti_first_round_value"])
+
+
+def _proposed(solver: ProposalSolver, case: dict[str, Any], dtype: torch.dtype) -> float:
+    """`sum min(p, r)`: the chance that the draft which the solver's plan chooses is accepted itself."""
+    target, draft = (torch.tensor(case[law], dtype=dtype).double() for law in "pq")
+    law = draft if case["k"] == 1 else solver.plan(target, draft, case["k"]).law
+    return float(torch.minimum(target, law).sum())
 
 
 def _compare_tree(case: dict[str, Any], dtype: torch.dtype) -> Iterator[tuple[str, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from selector.trees.block import take
 from selector.trees.drawing import Drawing, Estimates, Reading, average_trees
-from selector.trees.routes import Router
+from selector.trees.routes import FirstBranch, Router
 from selector.trees.walk import node_drafts
 from selector.verification.solver import Solver, ratio
 from selector.verification.visits import Visit, add_masses, descend
@@ -85,6 +85,9 @@ def solve_lists(drawing: Drawing, solver: Solver, lists: list[tuple[int, tuple[i
 def block_estimates(drawing: Drawing, router: type[Router]) -> Estimates:
     """`g_d` = sum over nodes `u` of depth `d - 1` of `P(u taken) sum min(r_u, w_u p_u)`: BV, GBV and RBV."""
     weights = chain_weights(drawing)
+    chain = block_chain(drawing, weights)
+    if router is FirstBranch:
+        return Estimates(chain, {})
     own = router(drawing.laws, drawing.tokens)
     trees = []
     for key, levels in drawing.trees:
@@ -95,7 +98,7 @@ def block_estimates(drawing: Drawing, router: type[Router]) -> Estimates:
         )
         gains = [sum(taken.reach.get(node, 0.0) * taken.gains.get(node, 0.0) for node in level) for level in levels]
         trees.append((key, gains))
-    return Estimates(block_chain(drawing, weights), average_trees(trees))
+    return Estimates(chain, average_trees(trees))
 
 
 def block_chain(drawing: Drawing, weights: list[float]) -> list[float]:

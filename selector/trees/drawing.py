@@ -27,7 +27,8 @@ class Estimates:
     Attributes:
         chain: `g_1 .. g_(L1max + L2max)` of a single path; also of every tree up to its trunk's end.
         trees: `g_(L1 + 1) .. g_(L1 + L2max)` of `K >= 2` branches below a trunk of `L1`, by `(K, L1)`.
-            They do not change when the tree grows deeper: every `L2` is a prefix sum.
+            They do not change when the tree grows deeper: every `L2` is a prefix sum. A verifier that looks at
+            one branch only has none: its trees are chains.
     """
 
     chain: list[float]

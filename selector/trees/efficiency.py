@@ -41,7 +41,7 @@ def label(
 
 
 def _tokens(expansion: Expansion, estimates: Estimates) -> float:
-    """`1 + sum_d g_d`; without an estimate of its own a tree counts as its first branch."""
+    """`1 + sum_d g_d`."""
     branches, trunk, length = expansion
     below = estimates.trees.get((branches, trunk), estimates.chain[trunk:])
     return 1 + sum(estimates.chain[:trunk]) + sum(below[:length])

@@ -1,12 +1,18 @@
 """The worked examples of the founding notes, and the errors of a broken file."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
 from selector.errors import UserError
-from selector.trees.cases import check_cases
+from selector.trees.cases import case_tree, check_cases, prefix_of
+from selector.trees.drawing import Drawing, Reading
+from selector.trees.efficiency import ESTIMATORS
+from selector.trees.expansion import Expansion
+from selector.trees.super_tree import SuperTree
+from selector.trees.verifiers import VERIFIERS
 
 CASES = Path(__file__).parents[2] / "data" / "verification_examples.json"
 
@@ -14,8 +20,35 @@ CASES = Path(__file__).parents[2] / "data" / "verification_examples.json"
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_worked_examples(dtype):
     results = list(check_cases(CASES, dtype))
-    assert len(results) > 80
+    assert len(results) > 190
+    assert {result.algorithm for result in results} >= {*VERIFIERS, "khisti plan", "ranked plan", "khisti first round"}
     assert [result for result in results if not result.ok] == []
+
+
+@pytest.mark.parametrize("case", json.loads(CASES.read_text())["trees"], ids=lambda case: case["id"])
+def test_depthwise_estimates(case):
+    """The tree as the only reading of a drawing gives the integrated estimates of the examples."""
+    tree, target, _ = case_tree(case, torch.float64)
+    topology, limits = tree.topology, Expansion(case["K"], case["L1"], case["L2"])
+    paths = [(*case["trunk"], *branch) for branch in case["branches"]]
+    number = {prefix_of(topology, tree.tokens.tolist(), node): node for node in range(len(topology))}
+    trunk = [number[paths[0][:depth]] for depth in range(limits.max_depth + 1)]
+    branches = [[number[path[: case["L1"] + step + 1]] for step in range(case["L2"])] for path in paths]
+    draft = torch.zeros_like(target)
+    draft[: topology.num_inner] = tree.draft_probs[: topology.num_inner]
+    super_tree = SuperTree(topology, tree.tokens, draft, trunk, [[]] * case["L1"] + [branches])
+    drawing = Drawing(super_tree, target, limits)
+    drawing.readings = [Reading(case["L1"], trunk[case["L1"]], branches)] if case["K"] > 1 and case["L2"] else []
+    drawing.chain_nodes = [[node] for node in trunk[:-1]]
+    compared = 0
+    for name, result in case["results"].items():
+        expected = result.get("by_depth_integrated")
+        if expected:
+            estimates = ESTIMATORS[name](drawing)
+            below = estimates.trees.get((case["K"], case["L1"]), estimates.chain[case["L1"] :])
+            assert [1.0, *estimates.chain[: case["L1"]], *below] == pytest.approx(expected, abs=1e-9), name
+            compared += 1
+    assert compared >= 6
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 7}'])

@@ -1,16 +1,25 @@
 """Plausible mistakes in verification: the enumeration check must notice each of them."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 from exact_worlds import World
 
+from selector.trees.block import Block
 from selector.trees.decision import Decision, TreeVerifier
 from selector.trees.expansion import Expansion
+from selector.trees.routes import BestRanked
 from selector.trees.traversal import Traversal, post_order
 from selector.trees.verifiers import VERIFIERS
 from selector.trees.walk import Walk
+from selector.verification.khisti import Khisti, Tournament
 from selector.verification.naive import Naive
+from selector.verification.proposal import rank
+from selector.verification.ranked import Ranked, ranked_plan
 from selector.verification.solver import Solution, ratio
 from selector.verification.specinfer import Chain, SpecInfer
+from selector.verification.spectr import SpecTr
 from selector.verification.visits import Visit
 
 NOTICED = 1e-3
@@ -108,7 +117,45 @@ class SpecInferNotRenormalised(SpecInfer):
         }
 
 
-@pytest.mark.parametrize("solver", [NaiveOnEveryDraft(), SpecInferBeforeTheUpdate(), SpecInferNotRenormalised()])
+class SpecTrBelowTheRoot(SpecTr):
+    """Drafts accepted against the draft's own law: `rho = 1`."""
+
+    def _solve(self, problem, root):
+        return super()._solve(problem, root._replace(rho=1.0))
+
+
+class RankedWithoutPassingOn(Ranked):
+    """A rule that always takes the best draft, with the law of the rule that passes it on."""
+
+    def plan(self, target, draft, count):
+        return replace(super().plan(target, draft, count), choose=ranked_plan_of_best(target, draft, count).choose)
+
+
+def ranked_plan_of_best(target, draft, count):
+    order = rank(target, draft)
+    return ranked_plan(draft, count, order, torch.zeros_like(order), torch.zeros_like(draft))
+
+
+class KhistiEvenDuels(Khisti):
+    """Duels decided by a coin, with the law of the optimised ones."""
+
+    def plan(self, target, draft, count):
+        plan = super().plan(target, draft, count)
+        rounds = [replace(duel, wins=0.5 + 0 * duel.wins) for duel in plan.choose.rounds]
+        return replace(plan, choose=Tournament(rounds))
+
+
+SOLVER_MUTANTS = [
+    NaiveOnEveryDraft(),
+    SpecInferBeforeTheUpdate(),
+    SpecInferNotRenormalised(),
+    SpecTrBelowTheRoot(),
+    RankedWithoutPassingOn(),
+    KhistiEvenDuels(),
+]
+
+
+@pytest.mark.parametrize("solver", SOLVER_MUTANTS, ids=lambda solver: type(solver).__name__)
 def test_wrong_solvers(solver):
     assert gap(Walk(solver), vocab=3, expansion=Expansion(3, 0, 1)) > NOTICED
 
@@ -186,6 +233,21 @@ class WeightVisit(Visit):
 
 def test_block_verification_with_weights():
     assert gap(TraversalAcceptingWithWeights(), vocab=3, expansion=Expansion(1, 0, 3)) > NOTICED
+
+
+class GreedyWithTies(BestRanked):
+    """Ranks by `min(1, p / q)`: the first drafted of equal ranks wins, while the law breaks ties by id."""
+
+    def _ranked(self, node):
+        target, draft = self.laws.columns(node)
+        ratios = (target / draft).clamp(max=1.0)
+        order = ratios.argsort(stable=True)
+        below = torch.empty_like(draft).scatter_(0, order, draft[order].cumsum(0) - draft[order])
+        return draft, below, ratios
+
+
+def test_greedy_block_verification_with_ties():
+    assert gap(Block("gbv", GreedyWithTies), vocab=3, expansion=Expansion(3, 0, 2)) > 1e-4
 
 
 def test_post_order_is_what_the_mutant_changes():

@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from selector.trees.cases import solver_law
+from selector.verification.khisti import Khisti, Tournament, flattest_wins, play
 from selector.verification.laws import NodeLaws
+from selector.verification.proposal import Plan, rank, solve_with_plan
+from selector.verification.ranked import ranked_plan
 from selector.verification.solvers import SOLVERS
 
 PAIRS = {
@@ -44,6 +47,7 @@ def test_output_law_is_the_targets_and_rate_is_exact(name, count, pair):
         law += weight * given
         rate += weight * float(given[sorted(set(tokens))].sum())
     torch.testing.assert_close(law, laws.target_probs[0], atol=1e-12, rtol=0)
+    assert rate <= best_rate(*PAIRS[pair], count) + 1e-12
     found = solver.acceptance(laws, [(0, count)])[0]
     if found is not None:
         assert abs(found - rate) < 1e-12
@@ -64,7 +68,7 @@ def test_rates_do_not_depend_on_which_are_asked_together(name):
 
 def best_rate(target, draft, count):
     """No solver exceeds this (optimal transport)."""
-    order = sorted(range(len(target)), key=lambda t: -draft[t] / target[t])
+    order = sorted(range(len(target)), key=lambda t: -draft[t] / target[t] if target[t] else float("-inf"))
     prefixes = [order[:size] for size in range(len(order) + 1)]
     return min(sum(target[t] for t in head) + 1 - sum(draft[t] for t in head) ** count for head in prefixes)
 
@@ -93,3 +97,60 @@ def test_residual_without_mass_falls_back_to_the_target():
     laws = NodeLaws(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.5, 0.5, 0.0]]))
     assert laws.residual(0, 1.0, [0]).tolist() == [0.5, 0.5, 0.0]
     assert laws.residual(0, 0.0, [0]).tolist() == [0.0, 0.5, 0.0]
+
+
+def enumerated(laws, count, plan):
+    """Output law and rate of a proposal solver with any plan."""
+    law, rate = torch.zeros(laws.target_probs.shape[1], dtype=torch.float64), 0.0
+    for tokens in itertools.product(range(len(law)), repeat=count):
+        weight = math.prod(float(laws.draft_probs[0, token]) for token in tokens)
+        solution = solve_with_plan(laws, laws.drafts([(0, tokens)])[0], plan)
+        rest = laws.residual(0, solution.factor, list(solution.branching), solution.proposal)
+        law += weight * (1 - sum(solution.branching.values())) * rest / rest.sum()
+        for token, probability in solution.branching.items():
+            law[token] += weight * probability
+            rate += weight * probability
+    return law, rate
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_duels_and_any_blocks_are_lossless(seed):
+    generator = torch.Generator().manual_seed(seed)
+    target, draft = (torch.softmax(torch.randn(1, 5, generator=generator).double(), -1) for _ in range(2))
+    laws = NodeLaws(target, draft)
+    order = rank(target[0], draft[0])
+    block = torch.tensor([0, 0, 1, 1, 1])
+    plan = ranked_plan(draft[0], 3, order, block, torch.rand(5, generator=generator).double())
+    torch.testing.assert_close(enumerated(laws, 3, plan)[0], target[0], atol=1e-12, rtol=0)
+
+    rounds, winner = [], draft[0]
+    for _ in range(2):
+        rounds.append(play(target[0], winner, draft[0], top=3))
+        winner = rounds[-1].law
+    torch.testing.assert_close(enumerated(laws, 3, Plan(winner, Tournament(rounds)))[0], target[0], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_khisti_is_optimal_for_two_drafts(seed):
+    generator = torch.Generator().manual_seed(seed)
+    target, draft = (torch.softmax(2 * torch.randn(1, 5, generator=generator).double(), -1) for _ in range(2))
+    laws = NodeLaws(target, draft)
+    rate = enumerated(laws, 2, Khisti().plan(target[0], draft[0], 2))[1]
+    assert rate == pytest.approx(best_rate(target[0].tolist(), draft[0].tolist(), 2), abs=1e-12)
+
+
+def test_optimal_duels_against_subset_bound():
+    """The program's value is the minimum over subsets `A` of `p(A) + R(top) - R_in(A)`."""
+    generator = torch.Generator().manual_seed(9)
+    for _ in range(30):
+        own, goal = (torch.rand(5, generator=generator).double().numpy() for _ in range(2))
+        pairs = torch.rand(5, 5, generator=generator).double().triu(1)
+        pairs = (pairs + pairs.T).numpy()
+        wins = flattest_wins(own, pairs, goal)
+        assert ((wins >= 0) & (wins <= 1)).all()
+        assert abs(wins + wins.T - 1).max() < 1e-12
+        value = sum(map(min, goal, own + (wins * pairs).sum(1)))
+        everything = own.sum() + pairs.sum() / 2
+        groups = [list(group) for size in range(6) for group in itertools.combinations(range(5), size)]
+        bound = min(goal[g].sum() + everything - own[g].sum() - pairs[g][:, g].sum() / 2 for g in groups)
+        assert value == pytest.approx(bound, abs=1e-9)

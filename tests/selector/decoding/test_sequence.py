@@ -1,0 +1,71 @@
+"""Features along a decoded text equal features from fresh passes over its prefix, as data generation builds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from selector.decoding.decoder import Decoder
+from selector.distributions import Sampling, warp
+from selector.engine.causal_model import HuggingFaceModel
+from selector.engine.drafting import dense_laws, start_root
+from selector.engine.early_exit import build_early_exit
+from selector.features import Previous, RootFeatures, root_features
+from selector.trees.expansion import Expansion
+
+SAMPLING = Sampling(0.9, 0.95)
+TREES = [Expansion(*numbers) for numbers in [(3, 1, 2), (1, 0, 0), (1, 0, 1), (2, 0, 3), (1, 0, 0), (1, 0, 0)]]
+
+
+class Recorder:
+    """Looks at the features of every root, or of every other one, and takes the trees in turn."""
+
+    def __init__(self, every: int) -> None:
+        self.every, self.calls = every, 0
+        self.seen: dict[int, RootFeatures] = {}
+
+    def choose(self, root: Any) -> Expansion:
+        if self.calls % self.every == 0:
+            self.seen[root.context_length] = root.features()
+        self.calls += 1
+        return TREES[self.calls % len(TREES)]
+
+
+def fresh_features(target: LlamaForCausalLM, draft: LlamaForCausalLM, support: Any, text: list[int]) -> RootFeatures:
+    models = HuggingFaceModel(target), HuggingFaceModel(draft, support)
+    root = start_root(models[1], text, SAMPLING)
+    previous = None
+    if len(text) > 1:
+        scores = models[0].extend(torch.tensor(text[:-1]), range(-1, len(text) - 2), last_rows=1)
+        draft_law = dense_laws(models[1], root.laws[-2:-1])[0]
+        previous = Previous(warp(scores.logits, SAMPLING)[0], draft_law, scores.hidden[0], root.hidden[-2])
+    return root_features(
+        previous,
+        draft_probs_root=root.laws[-1],
+        draft_hidden_root=root.hidden[-1],
+        target_hidden_size=models[0].hidden_size,
+        context_length=len(text) - 1,
+        sampling=SAMPLING,
+    )
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("prompt", [[7], [7, 8], [5, 6, 7, 8, 9, 10]], ids=len)
+def test_replay(
+    target_llama: LlamaForCausalLM, draft_llama: LlamaForCausalLM, reduced: bool, every: int, prompt: list[int]
+) -> None:
+    support = torch.arange(0, 64, 2) if reduced else None
+    draft = build_early_exit(target_llama, [0], support) if reduced else draft_llama
+    recorder = Recorder(every)
+    pair: Any = type("Pair", (), {"end_ids": (), "decode": staticmethod(str)})()
+    pair.target, pair.draft = HuggingFaceModel(target_llama), HuggingFaceModel(draft, support)
+    text = prompt + Decoder(pair, "specinfer", recorder).generate(prompt, 30, SAMPLING).tokens
+    assert len(recorder.seen) > 3
+    for length, features in recorder.seen.items():
+        expected = fresh_features(target_llama, draft, support, text[: length + 1])
+        for name in ("target_hidden", "draft_hidden_prev", "draft_hidden_root", "scalars"):
+            torch.testing.assert_close(getattr(features, name), getattr(expected, name), atol=2e-3, rtol=2e-3)

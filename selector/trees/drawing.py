@@ -1,7 +1,7 @@
 """A super-tree read for labels: which paths serve a chain, which branches serve a tree, and what is averaged.
 
 Every action's tree lies many times in one drawing, and any average of them, with weights fixed beforehand, has the
-right mean. Chains of length `d` are read along all branches of the earliest trunk position that reaches so deep.
+right mean. A chain is read at each depth along all branches of the earliest trunk position that reaches so deep.
 A tree of `K` branches is read twice at its trunk position: from the first `K` branches, and, in reverse, from the
 last `K`; for `2 K <= Kmax` these share no token.
 """

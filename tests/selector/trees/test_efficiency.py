@@ -42,7 +42,12 @@ def super_tree(world, trunk, extra):
     tree = SuperTree(
         topology,
         torch.tensor(tokens),
-        torch.stack([world.law("draft", prefix) for prefix in ordered]),
+        torch.stack(
+            [
+                world.law("draft", prefix) if topology.children[node] else torch.full([world.vocab], float("nan"))
+                for node, prefix in enumerate(ordered)
+            ]
+        ).double(),
         [number[tuple(trunk[:end])] for end in range(len(trunk) + 1)],
         [
             [[number[(*trunk[:i], *branch[: end + 1])] for end in range(length)] for branch in branches]
@@ -115,6 +120,7 @@ def test_labels_are_plausible_and_alike_in_float32_and_on_a_support(sharpness):
         assert bool((values <= limits + 1e-9).all())
         lengths = [space.index(expansion) for expansion in space.expansions if expansion.num_branches == 1]
         assert bool((values[lengths].diff() >= 0).all())
+    tree.draft_probs = tree.draft_probs.nan_to_num()
     before = tree.draft_probs.clone()
     tree.support = torch.arange(len(target[0]))[(tree.draft_probs > 0).any(0)]
     tree.draft_probs, target = tree.draft_probs.float(), target.float()

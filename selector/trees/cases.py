@@ -108,7 +108,7 @@ def solver_law(solver: Solver, laws: NodeLaws, tokens: Sequence[int]) -> Tensor:
     """`[vocab]`: the solver's output law given its drafts, in row 0."""
     solution = solver.solve(laws, laws.drafts([(0, tokens)]))[0]
     law = laws.residual(0, solution.factor, list(solution.branching), solution.proposal)
-    law = law * (max(0.0, 1 - sum(solution.branching.values())) / law.sum())
+    law = law / law.sum() * max(0.0, 1 - sum(solution.branching.values()))
     for token, probability in solution.branching.items():
         law[token] = probability
     return law

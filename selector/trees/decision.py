@@ -51,7 +51,7 @@ class TreeVerifier(ABC):
         for node, probability in enumerate(decision.accepted):
             if probability > 0:
                 row = decision.bonus(node)
-                law[node] = row * (probability / row.sum())
+                law[node] = row / row.sum() * probability
         return law
 
     def expected_tokens(self, tree: DraftTree, target_probs: Tensor) -> Tensor:

@@ -13,6 +13,9 @@ from selector.verification.nss import counts_by_row, values
 from selector.verification.solver import Solution, ratio, rows_with_choice, single
 
 
+NEGLIGIBLE_MASS = 1e-30
+
+
 class Chain(NamedTuple):
     """After `i` rejections the target's law has become `(p - factors[i] q)_+ / masses[i]`."""
 
@@ -96,14 +99,18 @@ class SpecInfer:
 
 
 def _rates(laws: NodeLaws, row: int, chain: Chain, largest: int) -> list[Tensor]:
-    """Acceptance rates of `k = 1 .. largest` drafts. A stage without mass is never left: everything is accepted."""
+    """Acceptance rates of `k = 1 .. largest` drafts.
+
+    A stage without mass is never left: everything is accepted. So is, for all that a rate can tell, one whose mass is
+    so small that its reciprocal overflows float32.
+    """
     target, draft = laws.columns(row)
     rates = [target.new_tensor(1 - chain.masses[1])]
     if largest == 1:
         return rates
     residual, missed, rates = target, torch.ones_like(draft), []
     for factor, before, after in zip(chain.factors[1:], chain.masses[:-1], chain.masses[1:], strict=True):
-        if after <= 0:
+        if after <= NEGLIGIBLE_MASS:
             return rates + [target.new_tensor(1.0)] * (largest - len(rates))
         rejected = torch.add(draft, residual, alpha=-1 / before).relu_()
         missed = missed * (1 - rejected * (before / after)).clamp_(min=0.0)

@@ -154,3 +154,18 @@ def test_optimal_duels_against_subset_bound():
         groups = [list(group) for size in range(6) for group in itertools.combinations(range(5), size)]
         bound = min(goal[g].sum() + everything - own[g].sum() - pairs[g][:, g].sum() / 2 for g in groups)
         assert value == pytest.approx(bound, abs=1e-9)
+
+
+@pytest.mark.parametrize("mass", [1e-45, 1e-40, 1e-38, 1e-31, 1e-20, 1e-8])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_residuals_of_almost_no_mass(name, mass):
+    """Equal laws but for one token that the draft never draws: reciprocals of what is left must not overflow."""
+    target = torch.tensor([[0.5, 0.5, mass, 0.0]], dtype=torch.float32)
+    draft = torch.tensor([[0.5, 0.5, 0.0, 0.0]], dtype=torch.float32)
+    laws = NodeLaws(target, draft)
+    rates = SOLVERS[name].acceptance(laws, [(0, 1), (0, 2), (0, 3), (0, 4)])
+    assert all(rate is None or math.isfinite(rate) and 0 <= rate <= 1 + 1e-6 for rate in rates)
+    for tokens in ([0, 1], [0, 0, 1], [1, 1, 1, 0]):
+        law = solver_law(SOLVERS[name], laws, tokens)
+        assert bool(law.isfinite().all())
+        assert float(law.sum()) == pytest.approx(1, abs=1e-5)

@@ -84,7 +84,7 @@ def measure_profile(
     pair: Pair,
     contexts: Sequence[int] = CONTEXTS,
     widths: Sequence[int] = WIDTHS,
-    repeats: int = 3,
+    repeats: int = 2,
     verifier: str = "specinfer",
     action_space: tuple[int, int, int] = (4, 8, 8),
     progress: Callable[[float], None] | None = None,

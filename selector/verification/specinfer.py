@@ -12,7 +12,6 @@ from selector.verification.laws import Drafts, NodeLaws
 from selector.verification.nss import counts_by_row, values
 from selector.verification.solver import Solution, ratio, rows_with_choice, single
 
-
 NEGLIGIBLE_MASS = 1e-30
 
 

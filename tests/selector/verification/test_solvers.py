@@ -164,7 +164,7 @@ def test_residuals_of_almost_no_mass(name, mass):
     draft = torch.tensor([[0.5, 0.5, 0.0, 0.0]], dtype=torch.float32)
     laws = NodeLaws(target, draft)
     rates = SOLVERS[name].acceptance(laws, [(0, 1), (0, 2), (0, 3), (0, 4)])
-    assert all(rate is None or math.isfinite(rate) and 0 <= rate <= 1 + 1e-6 for rate in rates)
+    assert all(rate is None or (math.isfinite(rate) and 0 <= rate <= 1 + 1e-6) for rate in rates)
     for tokens in ([0, 1], [0, 0, 1], [1, 1, 1, 0]):
         law = solver_law(SOLVERS[name], laws, tokens)
         assert bool(law.isfinite().all())

@@ -91,8 +91,8 @@ def spoiled_labels(value: float) -> dict[str, torch.Tensor]:
     ("changes", "word"),
     [
         ({"efficiency": spoiled_labels(float("nan"))}, "efficiency_traversal of row 0 is NaN"),
-        ({"efficiency": spoiled_labels(0.9)}, "efficiency_traversal of row 0 is 0.9"),
-        ({"efficiency": spoiled_labels(3.1)}, "must lie between 1 and 3"),
+        ({"efficiency": spoiled_labels(0.9)}, "efficiency_traversal of row 0 for action 2 is 0.9"),
+        ({"efficiency": spoiled_labels(5.1)}, "must lie between 1 and 5"),
         ({"scalars": torch.tensor([0.0, float("inf"), 0.0])}, "scalars of row 0"),
         ({"draft_hidden_root": torch.full((4,), float("nan"))}, "draft_hidden_root of row 0"),
         ({"context_length": -1}, "context_length"),
@@ -102,6 +102,15 @@ def test_broken_rows_are_refused(tmp_path, changes, word):
     write_dataset(tmp_path, [make_record(0, **changes), make_record(1)])
     with pytest.raises(UserError, match=word):
         RootDataset.load(tmp_path)
+
+
+def test_one_estimate_may_pass_the_bound_of_its_mean_and_the_mean_may_not(tmp_path):
+    write_dataset(tmp_path / "one", [make_record(0, efficiency=spoiled_labels(3.5)), make_record(1)])
+    RootDataset.load(tmp_path / "one")
+    labels = {name: torch.full_like(values, 3.5) for name, values in make_record(0).efficiency.items()}
+    write_dataset(tmp_path / "all", [make_record(row, efficiency=labels) for row in range(2)])
+    with pytest.raises(UserError, match="mean efficiency_"):
+        RootDataset.load(tmp_path / "all")
 
 
 @pytest.mark.parametrize(

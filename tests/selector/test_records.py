@@ -107,7 +107,8 @@ def test_broken_rows_are_refused(tmp_path, changes, word):
 def test_one_estimate_may_pass_the_bound_of_its_mean_and_the_mean_may_not(tmp_path):
     write_dataset(tmp_path / "one", [make_record(0, efficiency=spoiled_labels(3.5)), make_record(1)])
     RootDataset.load(tmp_path / "one")
-    labels = {name: torch.full_like(values, 3.5) for name, values in make_record(0).efficiency.items()}
+    labels = make_record(0).efficiency
+    labels["traversal"][:, 2] = 3.5
     write_dataset(tmp_path / "all", [make_record(row, efficiency=labels) for row in range(2)])
     with pytest.raises(UserError, match="mean efficiency_"):
         RootDataset.load(tmp_path / "all")

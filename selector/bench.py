@@ -92,7 +92,9 @@ def measure(
 
 def bench_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Throughput with intervals, block efficiency, and where the time goes."""
-    table = Table("arm", "tokens/s", "x plain", "tokens a step", "outside the models", "failures")
+    table = Table()
+    for heading in ("arm", "tokens/s", "x plain", "a step", "overhead", "failed"):
+        table.add_column(heading, no_wrap=True)
     for row in rows:
         ratio = f"{row['ratio_to_plain']:.2f} [{row['low']:.2f}, {row['high']:.2f}]" if row["ratio_to_plain"] else "-"
         speed = f"{row['tokens_per_second']:.1f}" if row["tokens_per_second"] else "-"

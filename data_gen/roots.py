@@ -114,7 +114,7 @@ def _record(unit: WorkUnit, trajectory: Trajectory, features: RootFeatures, samp
         task=unit.prompt.task,
         prompt_index=unit.prompt_index,
         position=trajectory.position,
-        context_length=len(trajectory.tokens),
+        context_length=len(trajectory.tokens) - 1,
         temperature=unit.sampling.temperature,
         top_p=unit.sampling.top_p,
         top_k=unit.sampling.top_k,

@@ -39,7 +39,7 @@ def plain_text(pair, unit, steps, prompt=PROMPT):
 def test_root_positions_and_context_lengths(prompt_file):
     records = run(table_pair(), unit_of(prompt_file))
     assert [record.position for record in records] == [0, 3, 6]
-    assert [record.context_length for record in records] == [3, 6, 9]
+    assert [record.context_length for record in records] == [2, 5, 8]
     assert [r.position for r in run(table_pair(), unit_of(prompt_file), root_every=1, max_new_tokens=3)] == [0, 1, 2]
 
 
@@ -63,13 +63,13 @@ def test_features_are_those_of_the_context(prompt_file, every):
     pair, unit = table_pair(), unit_of(prompt_file)
     text = plain_text(pair, unit, 7)
     for record in run(pair, unit, root_every=every):
-        context = text[: record.context_length]
+        context = text[: record.context_length + 1]
         values = dict(zip(SCALARS, record.scalars.tolist(), strict=True))
         root_law = warp(pair.draft.logits(context), unit.draft_sampling)
         prev_law = warp(pair.target.logits(context[:-1]), unit.sampling)
         assert values["draft_entropy_root"] == pytest.approx(float(entropy(root_law)), abs=1e-5)
         assert values["target_entropy_prev"] == pytest.approx(float(entropy(prev_law)), abs=1e-5)
-        assert values["context_length"] == record.context_length - 1
+        assert values["context_length"] == record.context_length
         assert record.target_hidden.tolist() == [len(context) - 1, context[-2], pair.target.seed]
         assert record.draft_hidden_root.tolist() == [len(context), context[-1], pair.draft.seed]
         assert record.draft_hidden_prev.tolist() == [len(context) - 1, context[-2], pair.draft.seed]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from data_gen.prompts import Prompt, load_prompts, render
 from selector.checkpoint import SelectorCheckpoint
-from selector.config import Config
+from selector.config import Config, DecodeConfig
 from selector.decoding.bench import bench_decode, verdict
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
@@ -21,48 +22,88 @@ from selector.errors import UserError
 from selector.latency import LatencyProfile
 from selector.provenance import write_json
 from selector.trees.expansion import Expansion
+from selector.trees.verifiers import get_verifier
 
 
 def bench_command(arguments: Any, config: Config) -> int:
-    """Run the arms in turn and print the table. Exit code 1 when `--require-speedup` is not met."""
+    """Run the arms in turn and print the table.
+
+    Exit code 1 when no decoder finished a run, and when `--require-speedup` is not met.
+    """
+    check_decode(config.decode)
+    get_verifier(arguments.verifier)
     prompts = load_prompts(arguments.prompts, arguments.prompts_per_task)
-    settings = [Sampling(*pair) for pair in arguments.settings] or [Sampling(config.decode.temperature)]
+    settings = bench_settings(arguments.settings, config.decode)
     expansions = [Expansion.parse(text) for text in arguments.static]
     checkpoints = [SelectorCheckpoint.load(folder) for folder in arguments.checkpoint]
     times = LatencyProfile.load(arguments.profile) if arguments.profile else None
     if not expansions and not checkpoints:
         raise UserError("checkpoint and static are empty: name a selector's checkpoint or an expansion to measure.")
     pair = load_pair(config.pair)
-    decoders = build_arms(pair, checkpoints, expansions, arguments.verifier, times)
+    decoders = build_arms(pair, arguments.checkpoint, checkpoints, expansions, arguments.verifier, times)
     console = Console()
     rows = measure(pair, decoders, prompts, settings, arguments, config, console)
     console.print(bench_table(rows))
     console.print(verdict(rows))
     if arguments.json:
         write_json(arguments.json, rows)
-    best = max((row["ratio_to_plain"] or 0.0) for row in rows if row["arm"] in decoders)
-    if arguments.require_speedup and best < arguments.require_speedup:
-        console.print(f"The best arm is {best:.2f} times plain; {arguments.require_speedup} was required.")
+    return exit_code([row for row in rows if row["arm"] in decoders], arguments.require_speedup, console)
+
+
+def check_decode(settings: DecodeConfig) -> Sampling:
+    """The sampling that the decoding settings name. Raises UserError for settings that make no sense."""
+    if settings.max_new_tokens < 1:
+        raise UserError(f"decode.max_new_tokens is {settings.max_new_tokens}: give 1 or more.")
+    return Sampling(settings.temperature, settings.top_p, settings.top_k)
+
+
+def bench_settings(pairs: Sequence[tuple[float, float]], settings: DecodeConfig) -> list[Sampling]:
+    """The (temperature, top-p) pairs asked for, else the one of the decoding settings; top-k is always theirs."""
+    chosen = pairs or [(settings.temperature, settings.top_p)]
+    return [Sampling(temperature, top_p, settings.top_k) for temperature, top_p in chosen]
+
+
+def exit_code(rows: Sequence[dict[str, Any]], required: float | None, console: Console) -> int:
+    """1 when no decoder of these rows finished a run, or the best is below `required` times plain; else 0."""
+    ratios = [row["ratio_to_plain"] for row in rows if row["ratio_to_plain"] is not None]
+    if not ratios:
+        console.print("No decoder finished a run.")
+        return 1
+    if required is not None and max(ratios) < required:
+        console.print(f"The best arm is {max(ratios):.2f} times plain; {required} was required.")
         return 1
     return 0
 
 
 def build_arms(
     pair: Pair,
+    folders: Sequence[Path],
     checkpoints: Sequence[SelectorCheckpoint],
     expansions: Sequence[Expansion],
     verifier: str,
     times: LatencyProfile | None,
 ) -> dict[str, Decoder]:
-    """For each checkpoint its selector and its best static tree; then the expansions asked for."""
+    """For each checkpoint its selector and its best static tree; then the expansions asked for.
+
+    Arms of checkpoints that share a verifier carry their `folders` in their names.
+    """
     arms = {}
-    for checkpoint in checkpoints:
-        name, static = checkpoint.config.verifier, Expansion(*checkpoint.config.best_static)
+    for name, checkpoint in zip(arm_names(folders, checkpoints), checkpoints, strict=True):
+        own, static = checkpoint.config.verifier, Expansion(*checkpoint.config.best_static)
         arms[f"{name} selector"] = Decoder.with_selector(pair, checkpoint, times)
-        arms[f"{name} static {static}"] = Decoder(pair, name, static, checkpoint.config.draft_warp)
+        arms[f"{name} static {static}"] = Decoder(pair, own, static, checkpoint.config.draft_warp)
     for expansion in expansions:
         arms[f"{verifier} static {expansion}"] = Decoder(pair, verifier, expansion)
     return arms
+
+
+def arm_names(folders: Sequence[Path], checkpoints: Sequence[SelectorCheckpoint]) -> list[str]:
+    """The verifier of each checkpoint, followed by its folder where another one has the same verifier."""
+    verifiers = [checkpoint.config.verifier for checkpoint in checkpoints]
+    return [
+        f"{verifier} {folder}" if verifiers.count(verifier) > 1 else verifier
+        for verifier, folder in zip(verifiers, folders, strict=True)
+    ]
 
 
 def measure(

@@ -53,7 +53,7 @@ def data_card(manifest: Manifest, units: list[WorkUnit]) -> str:
             "| column | content |",
             "| --- | --- |",
             "| `prompt_id`, `task`, `prompt_index` | where the trajectory starts |",
-            "| `position`, `context_length` | tokens generated before the root; tokens of the context before the root token |",
+            "| `position`, `context_length` | tokens generated before the root; context tokens before the root token |",
             "| `temperature`, `top_p`, `top_k` | the target's sampling setting |",
             "| `draft_temperature`, `draft_top_p` | the draft's |",
             "| `target_hidden`, `draft_hidden_prev`, `draft_hidden_root` | float16 hidden states: both models' at the "

@@ -29,7 +29,8 @@ class Stopping:
         self.finish: str | None = None
         self._limit, self._end_ids = max_new_tokens, frozenset(end_ids)
         self._stop_strings, self._decode = stop_strings, decode
-        self._window = max(map(len, self._stop_strings), default=0) + 4  # a character takes up to four tokens
+        # A token holds one byte of the stop string at least, and up to four hold the character before it.
+        self._window = max((len(text.encode(errors="replace")) for text in self._stop_strings), default=0) + 4
 
     @property
     def remaining(self) -> int:

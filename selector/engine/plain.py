@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import GenerationConfig
 
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
@@ -48,20 +50,33 @@ def transformers_generate(
     end_ids: Sequence[int] = (),
     assistant_model: Any = None,
 ) -> list[int]:
-    """New tokens of `target.model.generate`, the end token included; assisted when an assistant is given."""
+    """New tokens of `target.model.generate`, the end token included; assisted when an assistant is given.
+
+    The law is that of `sampling` alone: the models' own generation settings, such as a repetition penalty, are
+    left out.
+    """
     ids = torch.tensor([list(prompt)], device=target.device)
     settings: dict[str, Any] = {"do_sample": sampling.temperature > 0}
     if sampling.temperature > 0:
         settings |= {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
-    if assistant_model is not None:
-        settings["assistant_model"] = assistant_model
-    torch.manual_seed(seed)
-    output = target.model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
+    config = GenerationConfig(
         max_new_tokens=max_new_tokens,
         eos_token_id=list(end_ids) or None,
         pad_token_id=end_ids[0] if end_ids else 0,
         **settings,
     )
+    extra = {} if assistant_model is None else {"assistant_model": assistant_model}
+    torch.manual_seed(seed)
+    with _without_defaults(target.model):
+        output = target.model.generate(ids, config, attention_mask=torch.ones_like(ids), **extra)
     return [int(token) for token in output[0, len(prompt) :].tolist()]
+
+
+@contextmanager
+def _without_defaults(model: Any) -> Iterator[None]:
+    """`generate` fills what a given config leaves open with the model's own settings; here it finds none."""
+    own, model.generation_config = model.generation_config, GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = own

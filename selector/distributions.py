@@ -10,6 +10,7 @@ from torch import Tensor
 from selector.errors import UserError
 
 NUCLEUS_CANDIDATES = (64, 1024, 8192)
+TEMPERATURES = 1e-37, 1e37  # float32 holds these and their reciprocals; the laws beyond are the same up to rounding
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,11 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if sampling.temperature == 0:
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-    logits = logits / sampling.temperature
-    if 0 < sampling.top_k < logits.shape[-1]:
+    if 0 < sampling.top_k < logits.shape[-1]:  # the temperature keeps the order, so this may come before it
         smallest = logits.topk(sampling.top_k).values[..., -1:]
         logits = logits.masked_fill(logits < smallest, float("-inf"))
+    low, high = TEMPERATURES
+    logits = (logits - logits.amax(-1, keepdim=True)).div_(min(max(sampling.temperature, low), high))
     if sampling.top_p < 1:
         logits = logits.masked_fill(_outside_nucleus(logits, sampling.top_p), float("-inf"))
     return torch.softmax(logits, -1)

@@ -25,6 +25,18 @@ def test_warp_is_transformers_order(sampling):
     torch.testing.assert_close(law, expected)
 
 
+@pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-40, 1e-30, 1e30, 1e300])
+@pytest.mark.parametrize("rest", [(1.0, 0), (0.9, 5)])
+def test_laws_are_finite_at_any_temperature(temperature, rest):
+    logits = LOGITS.clone()
+    logits[:, 3] = float("-inf")
+    law = warp(logits, Sampling(temperature, *rest))
+    torch.testing.assert_close(law.sum(-1), torch.ones(len(law)))
+    assert not law[:, 3].any()
+    if temperature < 1:
+        assert torch.equal(law, warp(logits, Sampling(0.0)))
+
+
 def test_greedy_is_one_hot_at_the_first_argmax():
     law = warp(torch.tensor([[1.0, 5.0, 5.0], [2.0, 0.0, 1.0]]), Sampling(0.0))
     assert law.tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]

@@ -7,6 +7,7 @@ from typing import Any
 
 from selector.checkpoint_config import CheckpointConfig
 
+FIGURE_COLUMNS = ("policy", "metric", "value", "low", "high", "n_prompts")
 TEMPLATE = """\
 ---
 library_name: ddte
@@ -75,9 +76,8 @@ def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None
     )
     rows = [row for row in evaluation or [] if row["verifier"] == config.verifier]
     if rows:
-        columns = ("policy", "metric", "value", "low", "high", "n_prompts")
         card += "\n## Figures on held-out prompts\n\nWith intervals over prompts.\n\n"
-        card += _table(columns, [tuple(_cell(row[column]) for column in columns) for row in rows]) + "\n"
+        card += _table(FIGURE_COLUMNS, [tuple(_cell(row[column]) for column in FIGURE_COLUMNS) for row in rows]) + "\n"
     return card
 
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from importlib.util import find_spec
+
+import pytorch_lightning as pl
 
 from selector.config import TrainConfig
 from selector.errors import UserError
 from selector.manifest import Manifest
 from selector.training.loggers import LOGGERS
 
+LARGEST_SEED = 2**32 - 2  # the validation cut takes the next one, and 32 bits are the limit there
+
 
 def check_config(config: TrainConfig, manifest: Manifest | None = None) -> None:
     """A UserError names the first field that makes no sense, by itself or for the data set."""
-    for name in ("batch_size", "max_epochs", "patience", "projection", "learning_rate"):
-        if not getattr(config, name) > 0:
-            raise UserError(f"{name} is {getattr(config, name)}: give a number above 0.")
-    for name in ("penalty", "regressor_weight", "weight_decay"):
-        if not getattr(config, name) >= 0:
-            raise UserError(f"{name} is {getattr(config, name)}: give 0 or more.")
-    if not 0 < config.worst_fraction <= 1:
-        raise UserError(f"worst_fraction is {config.worst_fraction}: give a share above 0 and at most 1.")
-    for name in ("dropout", "hidden_dropout"):
-        if not 0 <= getattr(config, name) < 1:
-            raise UserError(f"{name} is {getattr(config, name)}: give a share from 0 to below 1.")
+    _check_numbers(config)
     if not config.verifiers or len(set(config.verifiers)) != len(config.verifiers):
         raise UserError(f"verifiers is {config.verifiers}: name each verifier once.")
     for logger in config.loggers:
@@ -30,6 +25,42 @@ def check_config(config: TrainConfig, manifest: Manifest | None = None) -> None:
             raise UserError(f"loggers has {logger!r}: the known ones are {', '.join(LOGGERS)}.")
     if "tensorboard" in config.loggers and not (find_spec("tensorboard") or find_spec("tensorboardX")):
         raise UserError("loggers has 'tensorboard': install the package tensorboard first.")
+    _check_accelerator(config.accelerator)
     for verifier in config.verifiers if manifest else ():
         if manifest and verifier not in manifest.verifiers:
             raise UserError(f"verifiers has {verifier!r}: the data set has labels for {', '.join(manifest.verifiers)}.")
+
+
+def _check_numbers(config: TrainConfig) -> None:
+    for name in ("batch_size", "max_epochs", "patience", "projection", "learning_rate"):
+        if not 0 < getattr(config, name) < float("inf"):
+            raise UserError(f"{name} is {getattr(config, name)}: give a number above 0.")
+    if len(config.hidden_sizes) != 2 or min(config.hidden_sizes) < 1:
+        raise UserError(f"hidden_sizes is {list(config.hidden_sizes)}: give two sizes of 1 or more.")
+    for name in ("penalty", "regressor_weight", "weight_decay"):
+        if not 0 <= getattr(config, name) < float("inf"):
+            raise UserError(f"{name} is {getattr(config, name)}: give 0 or more.")
+    if not 0 <= config.seed <= LARGEST_SEED:
+        raise UserError(f"seed is {config.seed}: give a whole number from 0 to {LARGEST_SEED}.")
+    if not 0 < config.worst_fraction <= 1:
+        raise UserError(f"worst_fraction is {config.worst_fraction}: give a share above 0 and at most 1.")
+    for name in ("dropout", "hidden_dropout"):
+        if not 0 <= getattr(config, name) < 1:
+            raise UserError(f"{name} is {getattr(config, name)}: give a share from 0 to below 1.")
+
+
+def _check_accelerator(name: str) -> None:
+    """Lightning itself says whether it knows the accelerator, and whether this machine has it."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    try:
+        pl.Trainer(
+            accelerator=name,
+            devices=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0].split(". ")[0].rstrip(".")
+        raise UserError(f"accelerator is {name!r} ({reason}): give auto, or one that this machine has.") from None

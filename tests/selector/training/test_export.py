@@ -70,3 +70,18 @@ def test_occupied_folders_and_unfinished_runs_are_refused(finished, tmp_path):
     with pytest.raises(UserError, match="has not ended"):
         export(tmp_path / "half", tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "word"),
+    [
+        ([{"verifier": "naive"}], r"row 1 of metrics '.*' has no policy"),
+        ([1], "row 1 of metrics '.*' is no row"),
+        ({}, "not a list"),
+    ],
+)
+def test_bad_figures_are_refused_and_nothing_is_written(finished, tmp_path, rows, word):
+    (tmp_path / "metrics.json").write_text(json.dumps(rows))
+    with pytest.raises(UserError, match=word):
+        export(finished[0].path, tmp_path / "out", tmp_path / "metrics.json")
+    assert not (tmp_path / "out").exists()

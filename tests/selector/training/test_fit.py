@@ -165,6 +165,13 @@ def test_early_stopping_ends_the_run(tmp_path, monkeypatch):
         ({"batch_size": 0}, "batch_size is 0"),
         ({"dropout": 1.0}, "dropout is 1"),
         ({"penalty": -1.0}, "penalty is -1"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"hidden_sizes": (0, 8)}, "hidden_sizes is"),
+        ({"projection": 0}, "projection is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**32 - 1}, "seed is 4294967295"),
+        ({"accelerator": "abacus"}, "accelerator is 'abacus'"),
+        ({"accelerator": "tpu"}, "accelerator is 'tpu'"),
     ],
 )
 def test_bad_configurations_are_refused_and_nothing_is_written(tmp_path, changes, word):

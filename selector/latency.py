@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -106,23 +108,51 @@ class LatencyProfile:
             return cls.from_dict(json.loads(path.read_text()))
         except FileNotFoundError:
             raise UserError(f"profile {str(path)!r} does not exist: make one with `ddte profile`.") from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UserError(f"profile {str(path)!r} cannot be read ({reason}): give a profile's JSON file.") from None
         except (ValueError, TypeError, KeyError) as error:
             message = f"profile {str(path)!r} is not a latency profile ({error}): make one with `ddte profile`."
             raise UserError(message) from None
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> LatencyProfile:
-        """Inverse of `dataclasses.asdict`, also after JSON."""
+        """Inverse of `dataclasses.asdict`, also after JSON. Raises ValueError, TypeError or KeyError for other data."""
+        if not isinstance(data, dict):
+            raise ValueError(f"it holds a {type(data).__name__}, not an object")
         if data.get("schema") != SCHEMA:
             raise ValueError(f"schema is {data.get('schema')!r}, expected {SCHEMA}")
         values = dict(data)
+        for name in ("contexts", "widths"):
+            values[name] = _grid(name, data[name])
+        rows, columns = len(values["contexts"]), len(values["widths"])
         for name in ("target_seconds", "draft_seconds"):
-            values[name] = tuple(map(tuple, data[name]))
-        for name in ("contexts", "widths", "overhead_seconds", "plain_seconds"):
-            values[name] = tuple(data[name])
-        profile = cls(**values)
-        shape = (len(profile.contexts), len(profile.widths))
-        for name in ("target_seconds", "draft_seconds"):
-            if np.asarray(getattr(profile, name)).shape != shape:
-                raise ValueError(f"{name} must have shape {shape}")
-        return profile
+            if not isinstance(data[name], (list, tuple)) or len(data[name]) != rows:
+                raise ValueError(f"{name} must have {rows} rows")
+            values[name] = tuple(_seconds(name, row, columns) for row in data[name])
+        values["overhead_seconds"] = _seconds("overhead_seconds", data["overhead_seconds"], columns)
+        values["plain_seconds"] = _seconds("plain_seconds", data["plain_seconds"], rows)
+        values["selector_seconds"] = _seconds("selector_seconds", [data.get("selector_seconds", 0.0)], 1)[0]
+        if not all(value > 0 for row in (values["plain_seconds"], *values["target_seconds"]) for value in row):
+            raise ValueError("plain_seconds and target_seconds must be above 0")
+        return cls(**values)
+
+
+def _grid(name: str, values: Any) -> tuple[int, ...]:
+    """Lengths in ascending order, from 1 on."""
+    if not isinstance(values, (list, tuple)) or not values or any(type(value) is not int for value in values):
+        raise ValueError(f"{name} must be a list of whole numbers")
+    if values[0] < 1 or any(after <= before for before, after in pairwise(values)):
+        raise ValueError(f"{name} must be above 0 and ascending")
+    return tuple(values)
+
+
+def _seconds(name: str, values: Any, count: int) -> tuple[float, ...]:
+    """`count` finite times, none below 0."""
+    if not isinstance(values, (list, tuple)) or any(type(value) not in (int, float) for value in values):
+        raise ValueError(f"{name} must be a list of numbers")
+    if len(values) != count:
+        raise ValueError(f"{name} must have {count} numbers in a row")
+    if not all(0 <= value < math.inf for value in values):
+        raise ValueError(f"{name} must be finite and not below 0")
+    return tuple(values)

@@ -77,5 +77,7 @@ def read_json(path: Path, remedy: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"folder '{path.parent}' has no {path.name}: {remedy}.") from None
+    except OSError as error:
+        raise UserError(f"file '{path}' cannot be read ({error.strerror or error}): {remedy}.") from None
     except ValueError as error:
         raise UserError(f"file '{path}' is not JSON ({error}): {remedy}.") from None

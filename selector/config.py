@@ -126,7 +126,7 @@ class DistillConfig:
         layers: indices of the target's layers that the draft starts from.
         head_tokens: size of the draft's head (the target's most frequent tokens); 0 keeps the whole head.
         token_budget: sampled training tokens.
-        holdout_tokens: sampled tokens kept for measuring.
+        holdout_tokens: at least so many sampled tokens (whole batches) are kept from training, to measure on.
         top_tokens: how many of the target's token probabilities are stored at each position.
         total_variation_epochs: last epochs, which maximise the acceptance rate itself instead of the KL fit.
     """

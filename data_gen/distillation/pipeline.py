@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from data_gen.distillation.acceptance import acceptance_per_prompt, with_interval
 from data_gen.distillation.sampling import sample_shards
+from data_gen.distillation.settings import check_settings, check_target
 from data_gen.distillation.shards import frequent_tokens
 from data_gen.distillation.training import DraftTraining
 from data_gen.prompts import load_prompts
@@ -31,21 +32,35 @@ def distill(config: Config, folder: Path, work: Path) -> None:
     settings = config.distill
     if (folder / "config.json").exists():
         raise UserError(f"out is {str(folder)!r}: it already holds a draft; choose another folder.")
-    work.mkdir(parents=True, exist_ok=True)
-    _claim(work, config)
+    check_settings(settings)
+    load_prompts(config.generate.prompts, config.generate.prompts_per_task)
     target, tokenizer = load_target(config.pair)
-    shards = _sample(target, tokenizer, config, work)
-    training_shards = shards[1:] or shards
     vocab_size = target.config.vocab_size
+    check_target(settings, target.config.num_hidden_layers, vocab_size)
+    _claim(work, config)
+    held_out_shards, training_shards = hold_out(_sample(target, tokenizer, config, work), settings.holdout_tokens)
     head_tokens = frequent_tokens(training_shards, vocab_size, settings.head_tokens or vocab_size)
     draft = build_early_exit(target.float(), settings.layers, head_tokens)  # type: ignore[no-untyped-call]
     training = DraftTraining(draft, head_tokens, training_shards, settings)
     with _progress("Training") as progress:
         task = progress.add_task("training", total=training.total_shards, completed=training.done_shards)
         training.run(work / "training.pt", lambda row: _log(work, row, progress, task, training))
+    held_out = training.acceptance(held_out_shards, TEMPERATURES)
     info = {"head_tokens": len(head_tokens), "target": config.pair.target, "distill": json_ready(settings)}
     save_draft(draft, folder, layers=settings.layers, head_tokens=head_tokens, info=info)
-    write_card(folder, config)
+    write_card(folder, config, held_out)
+
+
+def hold_out(shards: list[tuple[Path, int]], tokens: int) -> tuple[list[Path], list[Path]]:
+    """`(held out, for training)` from `(shard, its sampled tokens)`: the first shards, until they have `tokens`.
+
+    One shard at least is left for training.
+    """
+    count = 0
+    while count < len(shards) - 1 and sum(size for _, size in shards[:count]) < tokens:
+        count += 1
+    paths = [path for path, _ in shards]
+    return paths[:count], paths[count:]
 
 
 def json_ready(value: Any) -> Any:
@@ -54,7 +69,10 @@ def json_ready(value: Any) -> Any:
 
 
 def _claim(work: Path, config: Config) -> None:
-    """A work folder belongs to one configuration."""
+    """A work folder belongs to one configuration; it is made if need be."""
+    if work.exists() and not work.is_dir():
+        raise UserError(f"work is {str(work)!r}: it is a file; choose a folder.")
+    work.mkdir(parents=True, exist_ok=True)
     mine = json.dumps({"pair": json_ready(config.pair), "distill": json_ready(config.distill)}, indent=1)
     path = work / "distill.json"
     if path.exists() and path.read_text() != mine:
@@ -62,7 +80,10 @@ def _claim(work: Path, config: Config) -> None:
     path.write_text(mine)
 
 
-def _sample(target: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: Config, work: Path) -> list[Path]:
+def _sample(
+    target: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: Config, work: Path
+) -> list[tuple[Path, int]]:
+    """The shards with how many tokens each has."""
     settings = config.distill
     budget = settings.token_budget + settings.holdout_tokens
     size = budget * settings.top_tokens * 6 / 1e6
@@ -75,7 +96,7 @@ def _sample(target: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config:
             new_tokens=settings.new_tokens, top_tokens=settings.top_tokens, settings=settings.settings,
             end_of_turn=str(tokenizer.eos_token), seed=settings.seed,
         ):  # fmt: skip
-            shards.append(path)
+            shards.append((path, count))
             progress.advance(task, count)
     return shards
 
@@ -111,8 +132,11 @@ def measure_draft(folder: Path, config: Config) -> list[dict[str, Any]]:
     return rows
 
 
-def write_card(folder: Path, config: Config) -> None:
-    """Measure the draft and write `acceptance.json` and the model card `README.md` into its folder."""
+def write_card(folder: Path, config: Config, held_out: dict[float, float] | None = None) -> None:
+    """Measure the draft and write `acceptance.json` and the model card `README.md` into its folder.
+
+    `held_out`: acceptance rate by temperature on the sampled text that was kept from training.
+    """
     rows = measure_draft(folder, config)
     (folder / "acceptance.json").write_text(json.dumps(rows, indent=1) + "\n")
     table = Table("temperature", "task", "acceptance rate", "prompts")
@@ -123,7 +147,15 @@ def write_card(folder: Path, config: Config) -> None:
         table.add_row(*cells)
         lines.append(f"| {' | '.join(cells)} |")
     console.print(table)
-    (folder / "README.md").write_text(_card(config, "\n".join(lines)))
+    (folder / "README.md").write_text(_card(config, "\n".join(lines) + _held_out_sentence(held_out or {})))
+
+
+def _held_out_sentence(rates: dict[float, float]) -> str:
+    if not rates:
+        return ""
+    figures = ", ".join(f"{rate:.3f} at temperature {temperature}" for temperature, rate in rates.items())
+    console.print(f"Acceptance rate on held-out sampled text: {figures}.")
+    return f"\n\nOn sampled text that was kept from training, over the target's stored top tokens: {figures}."
 
 
 def _card(config: Config, table: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,19 @@ class DraftTraining:
         generator = torch.Generator().manual_seed(rng.getrandbits(60))
         temperature = 0.2 + torch.rand(len(logits), generator=generator)
         return rejection_rate(logits, columns, top_logprobs, temperature) + 0.1 * fit
+
+    @torch.no_grad()
+    def acceptance(self, shards: list[Path], temperatures: Sequence[float]) -> dict[float, float]:
+        """Mean acceptance rate over the sampled tokens of `shards` by temperature; empty without shards."""
+        accepted, count = dict.fromkeys(temperatures, 0.0), 0
+        for batch in (batch for path in shards for batch in shard_batches(path, self.config.batch_size, None)):
+            logits = draft_logits(self.draft, batch)
+            columns, top_logprobs = self.columns[batch.top_ids[batch.loss_mask]], batch.top_logprobs[batch.loss_mask]
+            for temperature in temperatures:
+                rejected = rejection_rate(logits, columns, top_logprobs, torch.full((len(logits),), temperature))
+                accepted[temperature] += len(logits) * (1 - float(rejected))
+            count += len(logits)
+        return {temperature: total / count for temperature, total in accepted.items()} if count else {}
 
     def _set_learning_rate(self, progress: float) -> None:
         """Linear warm-up over 2% of the run, then a cosine down to 2% of the peak."""

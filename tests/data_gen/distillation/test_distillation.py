@@ -11,11 +11,23 @@ from conftest import tiny_llama
 from safetensors.torch import load_file, save_file
 
 from data_gen.distillation.openings import sample_openings
+from data_gen.distillation.pipeline import distill, hold_out
 from data_gen.distillation.sampling import draw, sample_batch
+from data_gen.distillation.settings import check_settings, check_target
 from data_gen.distillation.shards import frequent_tokens, shard_batches
 from data_gen.distillation.training import DraftTraining, cross_entropy, draft_logits, rejection_rate
-from selector.config import DistillConfig
+from selector.config import (
+    ActionSpaceConfig,
+    Config,
+    DecodeConfig,
+    DistillConfig,
+    EvaluateConfig,
+    GenerateConfig,
+    PairConfig,
+    TrainConfig,
+)
 from selector.engine.early_exit import build_early_exit, trained_parameters
+from selector.errors import UserError
 
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14]]
 END = 63
@@ -134,3 +146,55 @@ def _acceptance(run: DraftTraining, batch: object) -> float:
         logits = draft_logits(run.draft, batch)
     columns = run.columns[batch.top_ids[batch.loss_mask]]
     return 1 - float(rejection_rate(logits, columns, batch.top_logprobs[batch.loss_mask], torch.ones(len(logits))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"layers": []}, "layers is"),
+        ({"layers": [-1]}, "layers is"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"head_tokens": -1}, "head_tokens is -1"),
+        ({"learning_rate": 0.0}, r"learning_rate is 0\.0"),
+        ({"settings": []}, "settings is empty"),
+        ({"settings": [(1.0, 1.5)]}, r"settings has \(1\.0, 1\.5\)"),
+        ({"settings": [(0.0, 1.0)]}, "temperature above 0"),
+    ],
+)
+def test_senseless_settings_are_refused(changes: dict[str, object], word: str) -> None:
+    check_settings(DistillConfig())
+    with pytest.raises(UserError, match=rf"^distill\..*{word}|^distill\.{word}"):
+        check_settings(DistillConfig(**changes))
+
+
+@pytest.mark.parametrize("changes", [{"layers": [0, 3]}, {"head_tokens": 65}, {"top_tokens": 65}])
+def test_settings_beyond_the_target_are_refused(changes: dict[str, object]) -> None:
+    fitting: dict[str, object] = {"layers": [0, 2], "head_tokens": 64, "top_tokens": 64}
+    check_target(DistillConfig(**fitting), 3, 64)
+    with pytest.raises(UserError, match=rf"^distill\.{next(iter(changes))} is .*the target has"):
+        check_target(DistillConfig(**fitting | changes), 3, 64)
+
+
+def test_the_first_shards_are_held_out_and_one_is_left() -> None:
+    shards = [(Path("a"), 10), (Path("b"), 10), (Path("c"), 10)]
+    assert hold_out(shards, 0) == ([], [Path("a"), Path("b"), Path("c")])
+    assert hold_out(shards, 5)[0] == [Path("a")]
+    assert hold_out(shards, 99) == ([Path("a"), Path("b")], [Path("c")])
+
+
+def test_held_out_acceptance_is_the_mean_over_tokens(shards: list[Path]) -> None:
+    run = training(shards)
+    batch = next(shard_batches(shards[0], 4, None))
+    assert run.acceptance(shards[:1], (1.0,))[1.0] == pytest.approx(_acceptance(run, batch), abs=1e-5)
+    assert run.acceptance([], (1.0,)) == {}
+
+
+@pytest.mark.parametrize("changes", [{"distill": DistillConfig(epochs=0)}, {"pair": PairConfig(target="./nothing")}])
+def test_a_refused_distillation_leaves_no_folder(tmp_path: Path, changes: dict[str, object]) -> None:
+    parts: dict[str, object] = {
+        "pair": PairConfig(), "action_space": ActionSpaceConfig(), "generate": GenerateConfig(), "train": TrainConfig(),
+        "evaluate": EvaluateConfig(), "distill": DistillConfig(), "decode": DecodeConfig(),
+    }  # fmt: skip
+    with pytest.raises(UserError):
+        distill(Config(**parts | changes), tmp_path / "draft", tmp_path / "work")
+    assert not list(tmp_path.iterdir())

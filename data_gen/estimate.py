@@ -8,13 +8,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from selector.config import EMBEDDED_TARGET, Config, PairConfig
+from selector.config import EMBEDDED_TARGET, ActionSpaceConfig, Config, PairConfig
 from selector.errors import UserError
 from selector.features import SCALARS
 from selector.trees.expansion import ActionSpace
 
 EMBEDDED_HIDDEN = 576
 UNKNOWN_HIDDEN = 8192  # of a model whose configuration cannot be read yet
+MAX_ACTIONS = 100_000
 PLAIN_BYTES = 120  # names, numbers and parquet's own share of a row
 SHARD_BYTES = 12_000  # a shard's schema and footer
 
@@ -40,9 +41,7 @@ class Estimate:
 def estimate(config: Config, num_units: int, folder: Path) -> Estimate:
     """Roots and bytes of `num_units` units. Raises UserError when the disk cannot hold them."""
     target, draft = hidden_sizes(config.pair)
-    space = config.action_space
-    actions = len(ActionSpace(space.num_branches, space.trunk_length, space.branch_length))
-    labels = len(config.generate.verifiers) * 3 * actions * 4
+    labels = len(config.generate.verifiers) * 3 * count_actions(config.action_space) * 4
     per_root = 2 * (target + 2 * draft) + 4 * len(SCALARS) + labels + PLAIN_BYTES
     roots = num_units * math.ceil(config.generate.max_new_tokens / config.generate.root_every)
     total = roots * per_root + num_units * SHARD_BYTES
@@ -53,6 +52,21 @@ def estimate(config: Config, num_units: int, folder: Path) -> Estimate:
             "take another disk, fewer prompts or a smaller action space."
         )
     return Estimate(num_units, roots, per_root, total, free)
+
+
+def count_actions(space: ActionSpaceConfig) -> int:
+    """Canonical expansions of the space, `len(ActionSpace(...))`, without listing them.
+
+    Raises UserError for a space that is empty, or larger than any model could label.
+    """
+    branches, trunk, length = ActionSpace(space.num_branches, space.trunk_length, space.branch_length).limits
+    actions = (trunk + length + 1) + (branches - 1) * (trunk + 1) * length
+    if actions > MAX_ACTIONS:
+        raise UserError(
+            f"action_space is ({branches}, {trunk}, {length}), which has {actions} expansions: "
+            f"take a smaller one, of at most {MAX_ACTIONS}."
+        )
+    return actions
 
 
 def hidden_sizes(pair: PairConfig) -> tuple[int, int]:

@@ -73,7 +73,16 @@ def _open(config: Config, folder: Path, units: list[WorkUnit]) -> Manifest | Non
             _refuse_other(folder, f"{section}.{name}", stored.get(section, {}).get(name), value)
     if [unit.id for unit in manifest.units] != [unit.id for unit in units]:
         raise UserError(f"out is {str(folder)!r}, which was made from other prompts: give another folder.")
+    _reopen_lost(manifest, folder)
     return manifest
+
+
+def _reopen_lost(manifest: Manifest, folder: Path) -> None:
+    """Units whose shard is gone are pending again; the manifest on disk learns it with the next unit's save."""
+    for place, unit in enumerate(manifest.units):
+        if unit.status == "done" and not (folder / "shards" / unit.shard).is_file():
+            manifest.units[place] = Unit(unit.id)
+            manifest.complete = False
 
 
 def _refuse_other(folder: Path, name: str, stored: Any, given: Any) -> None:

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from data_gen.estimate import estimate, hidden_sizes
+from data_gen.estimate import count_actions, estimate, hidden_sizes
 from data_gen.pipeline import generate
-from selector.config import PairConfig
+from selector.config import ActionSpaceConfig, PairConfig
 from selector.errors import UserError
+from selector.trees.expansion import ActionSpace
 from tests.data_gen.small_runs import small_config, table_pair
 
 
@@ -45,3 +46,14 @@ def test_hidden_sizes_come_from_the_configuration(tmp_path):
     assert hidden_sizes(pair) == (5120, 896)
     assert hidden_sizes(replace(pair, draft=str(tmp_path / "c"))) == (5120, 5120)
     assert hidden_sizes(replace(pair, target="embedded", draft=str(tmp_path / "c"))) == (576, 576)
+
+
+@pytest.mark.parametrize("limits", [(1, 0, 0), (1, 3, 2), (2, 0, 1), (3, 2, 0), (4, 8, 8)])
+def test_actions_are_counted_as_they_are_listed(limits):
+    assert count_actions(ActionSpaceConfig(*limits)) == len(ActionSpace(*limits))
+
+
+def test_a_huge_action_space_is_refused_at_once(tmp_path):
+    config = replace(small_config(["builtin"]), action_space=ActionSpaceConfig(10**6, 10**6, 10**6))
+    with pytest.raises(UserError, match=r"action_space is \(1000000, 1000000, 1000000\)"):
+        estimate(config, 1, tmp_path)

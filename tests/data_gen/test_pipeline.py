@@ -57,6 +57,19 @@ def test_a_finished_run_is_skipped_and_says_so(tmp_path, prompt_file, monkeypatc
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_a_lost_shard_is_made_again(tmp_path, prompt_file):
+    folder, config = tmp_path / "data", small_config([prompt_file])
+    manifest = generate(config, folder, table_pair(), QUIET)
+    whole = rows(folder)
+    lost, kept = (folder / "shards" / manifest.units[place].shard for place in (2, 3))
+    lost.unlink()
+    stamp = kept.stat().st_mtime_ns
+    assert generate(config, folder, table_pair(), QUIET).complete
+    assert rows(folder) == whole
+    assert kept.stat().st_mtime_ns == stamp
+    assert RootDataset.load(folder)
+
+
 def slow_run(prompt_file: str, folder: Path) -> None:
     """A run that takes a few milliseconds more a trajectory, so that it can be hit anywhere."""
     quick = pipeline.label_unit

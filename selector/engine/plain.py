@@ -59,7 +59,7 @@ def transformers_generate(
     settings: dict[str, Any] = {"do_sample": sampling.temperature > 0}
     if sampling.temperature > 0:
         settings |= {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
-    config = GenerationConfig(
+    config = GenerationConfig(  # type: ignore[no-untyped-call]
         max_new_tokens=max_new_tokens,
         eos_token_id=list(end_ids) or None,
         pad_token_id=end_ids[0] if end_ids else 0,
@@ -75,7 +75,7 @@ def transformers_generate(
 @contextmanager
 def _without_defaults(model: Any) -> Iterator[None]:
     """`generate` fills what a given config leaves open with the model's own settings; here it finds none."""
-    own, model.generation_config = model.generation_config, GenerationConfig()
+    own, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:

@@ -23,6 +23,7 @@ class TableModel:
         self.vocab_size, self.hidden_size = vocab_size, 3
         self.seed, self.order, self.scale = seed, order, scale
         self.support = None if support is None else torch.tensor(list(support))
+        self.max_length: int | None = None
         self.device = torch.device("cpu")
         self.fingerprint = f"table-{seed}"
         self._table: dict[tuple[int, ...], Tensor] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -12,48 +11,23 @@ import torch
 from selector.checkpoint import SelectorCheckpoint
 from selector.checkpoint_config import Head
 from selector.config import PairConfig
+from selector.decoding.checks import check_branches, check_length, check_seed, check_tokens, check_warp
+from selector.decoding.generation import Generation, Step
 from selector.decoding.policies import FixedPolicy, Policy, SelectorPolicy
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import DecodeStats, Stopwatch
 from selector.decoding.stopping import Stopping, TextStream
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
-from selector.errors import UserError
 from selector.latency import LatencyProfile
 from selector.trees.expansion import Expansion
 from selector.trees.verifier import Verifier
 from selector.trees.verifiers import get_verifier
 
+__all__ = ["Decoder", "Generation", "Step", "clip"]
+
 GREEDY = Sampling(temperature=0.0)
 DraftWarp = Literal["same"] | tuple[float, float]
-
-
-@dataclass
-class Step:
-    """One step of `Decoder.stream`.
-
-    Attributes:
-        tokens: emitted tokens; `text`: what they add to the text (it may lag behind by an incomplete character).
-        expansion: the tree that was drafted; None for the step that only ends a stream.
-        stats: of the generation so far.
-        finish: `end` (an end token), `stop` (a stop string) or `length`; None while it goes on.
-    """
-
-    tokens: list[int]
-    text: str
-    expansion: Expansion
-    stats: DecodeStats
-    finish: str | None
-
-
-@dataclass
-class Generation:
-    """A finished text: `tokens` hold the end token if there was one, `text` holds no special tokens."""
-
-    text: str
-    tokens: list[int]
-    stats: DecodeStats
-    finish: str
 
 
 class Decoder:
@@ -72,9 +46,12 @@ class Decoder:
     ) -> None:
         """`draft_warp` is `same` as the target's, or the draft's own (temperature, top-p)."""
         self.pair = pair
+        check_warp(draft_warp)
         self.draft_warp: DraftWarp = draft_warp
         self.verifier = get_verifier(verifier) if isinstance(verifier, str) else verifier
         self.policy: Policy = FixedPolicy(policy) if isinstance(policy, tuple) else policy
+        if isinstance(self.policy, FixedPolicy):
+            check_branches(self.verifier, self.policy.expansion)
 
     @classmethod
     def from_checkpoint(
@@ -122,12 +99,10 @@ class Decoder:
     ) -> Iterator[Step]:
         """Steps as they are committed. A text prompt is put into the chat template; token ids are taken as they are.
 
-        `end_ids` None takes the pair's. Raises UserError for an empty prompt, an unknown token, and settings out
-        of range, before anything runs.
+        `end_ids` None takes the pair's. Raises UserError for an empty prompt, an unknown token, settings out of
+        range, and a text that may grow past a model's positions, before anything runs.
         """
-        ids = self.encode(prompt, chat_template)
-        ends = self.pair.end_ids if end_ids is None else end_ids
-        stopping = Stopping(max_new_tokens, ends, stop_strings, self.pair.decode)
+        ids, stopping = self._prepare(prompt, max_new_tokens, seed, stop_strings, end_ids, chat_template)
         return self._with_text(self._steps(ids, stopping, sampling, seed), stopping)
 
     def generate(
@@ -142,9 +117,7 @@ class Decoder:
         chat_template: bool = True,
     ) -> Generation:
         """The whole text; see `stream`."""
-        ids = self.encode(prompt, chat_template)
-        ends = self.pair.end_ids if end_ids is None else end_ids
-        stopping = Stopping(max_new_tokens, ends, stop_strings, self.pair.decode)
+        ids, stopping = self._prepare(prompt, max_new_tokens, seed, stop_strings, end_ids, chat_template)
         stats = DecodeStats()
         for step in self._steps(ids, stopping, sampling, seed):
             stats = step.stats
@@ -154,13 +127,25 @@ class Decoder:
     def encode(self, prompt: str | Sequence[int], chat_template: bool = True) -> list[int]:
         """Checked token ids of a prompt."""
         ids = self.pair.encode(prompt, chat_template) if isinstance(prompt, str) else [int(token) for token in prompt]
-        if not ids:
-            raise UserError(f"prompt is {prompt!r}: give at least one token.")
-        size = self.pair.target.vocab_size
-        unknown = next((token for token in ids if not 0 <= token < size), None)
-        if unknown is not None:
-            raise UserError(f"prompt holds token {unknown}: the vocabulary has tokens 0 to {size - 1}.")
+        check_tokens(ids, self.pair.target.vocab_size)
         return ids
+
+    def _prepare(
+        self,
+        prompt: str | Sequence[int],
+        max_new_tokens: int,
+        seed: int,
+        stop_strings: str | Sequence[str],
+        end_ids: Sequence[int] | None,
+        chat_template: bool,
+    ) -> tuple[list[int], Stopping]:
+        pair = self.pair
+        check_seed(seed)
+        ids = self.encode(prompt, chat_template)
+        ends = pair.end_ids if end_ids is None else end_ids
+        stopping = Stopping(max_new_tokens, ends, stop_strings, pair.decode)
+        check_length({"target": pair.target, "draft": pair.draft}, len(ids), max_new_tokens)
+        return ids, stopping
 
     def _steps(self, ids: list[int], stopping: Stopping, sampling: Sampling, seed: int) -> Iterator[Step]:
         pair, stats = self.pair, DecodeStats()
@@ -173,6 +158,7 @@ class Decoder:
         while stopping.finish is None:
             with stopwatch.section("selector"):
                 expansion = clip(self.policy.choose(sequence), stopping.remaining - 1)
+                check_branches(self.verifier, expansion)
             committed = sequence.step(expansion, self.verifier)
             tokens = stopping.accept(committed.tokens)
             stats.tokens += len(tokens)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from selector.checkpoint import SelectorCheckpoint
 from selector.checkpoint_config import HEADS, Head
+from selector.decoding.checks import check_expansion
 from selector.distributions import Sampling
 from selector.errors import UserError
 from selector.features import RootFeatures
@@ -43,7 +44,7 @@ class FixedPolicy:
     """The same expansion at every root; `(1, 0, 0)` never runs the draft."""
 
     def __init__(self, expansion: Expansion | tuple[int, int, int]) -> None:
-        self.expansion = Expansion(*expansion).canonical()
+        self.expansion = check_expansion(expansion)
 
     def choose(self, root: RootView) -> Expansion:
         """The fixed expansion."""

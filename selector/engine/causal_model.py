@@ -43,6 +43,7 @@ class HuggingFaceModel:
             raise UserError(message + "attn_implementation='sdpa'.")
         check_cache(model.config, name)
         self.vocab_size = int(self.model.get_input_embeddings().num_embeddings)
+        self.max_length = max_positions(model)
         self.support = None if support is None else support.to(self.device)
         parameters = inspect.signature(type(model).forward).parameters
         self._configs = switchable_configs(model)
@@ -65,7 +66,10 @@ class HuggingFaceModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The same in every floating-point type that holds the weights' first eight bits."""
+        """The same for float32 and bfloat16 weights of one model.
+
+        Samples are rounded to bfloat16; after float16 that is a second rounding, which may change the hash.
+        """
         digest = hashlib.sha256()
         volatile = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures"}
         config = {key: value for key, value in self.model.config.to_dict().items() if key not in volatile}
@@ -136,6 +140,16 @@ class HuggingFaceModel:
         finally:
             handle.remove()
         return Scores(output.logits[0], captured[0][0])
+
+
+def max_positions(model: PreTrainedModel) -> int | None:
+    """Longest text of a model by its configuration; None where that names none."""
+    config: Any = model.config.get_text_config(decoder=True)
+    for name in ("max_position_embeddings", "n_positions"):
+        limit = getattr(config, name, None)
+        if isinstance(limit, int) and limit > 0:
+            return limit
+    return None
 
 
 class PendingRows:

@@ -27,6 +27,7 @@ class LanguageModel(Protocol):
         hidden_size: width of `Scores.hidden`.
         support: `[columns]` token ids of the logits' columns, for a model with a reduced head; None when the
             columns are the vocabulary.
+        max_length: positions that the model was made for; None when it has no limit.
         device: where tokens and scores live.
         fingerprint: short hash of the weights and the tokenizer, for checkpoints and data sets.
     """
@@ -34,6 +35,7 @@ class LanguageModel(Protocol):
     vocab_size: int
     hidden_size: int
     support: Tensor | None
+    max_length: int | None
     device: torch.device
 
     @property

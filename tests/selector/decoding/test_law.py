@@ -156,6 +156,8 @@ def test_sampled_frequencies(verifier: str) -> None:
 class WrongBonusRow:
     """Draws the bonus token from the target's law at the accepted node's parent."""
 
+    name = "mutant"
+
     def verify(self, tree: DraftTree, target_probs: Tensor, generator: Any) -> Verification:
         node, _ = get_verifier("nss").verify(tree, target_probs, generator)
         parent = max(tree.topology.parents[node], 0)
@@ -164,6 +166,8 @@ class WrongBonusRow:
 
 class AlwaysAccept:
     """Takes the first branch whatever the laws say."""
+
+    name = "mutant"
 
     def verify(self, tree: DraftTree, target_probs: Tensor, generator: Any) -> Verification:
         node = 0
@@ -174,6 +178,8 @@ class AlwaysAccept:
 
 class UnwarpedDraftLaw:
     """Verifies against another draft law than the tokens were drawn from."""
+
+    name = "mutant"
 
     def verify(self, tree: DraftTree, target_probs: Tensor, generator: Any) -> Verification:
         flatter = tree.draft_probs.sqrt()

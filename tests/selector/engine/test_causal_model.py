@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
+from selector.engine.causal_model import max_positions
 from selector.engine.huggingface import HuggingFaceModel
 from selector.errors import UserError
 
@@ -98,6 +107,14 @@ def test_fingerprint_follows_weights_not_dtype(target_llama: LlamaForCausalLM, d
     first = HuggingFaceModel(target_llama).fingerprint
     assert first == HuggingFaceModel(rounded.to(torch.bfloat16)).fingerprint
     assert first != HuggingFaceModel(draft_llama).fingerprint
+
+
+def test_longest_text(target: HuggingFaceModel) -> None:
+    assert target.max_length == 1024
+    settings = {"vocab_size": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
+    assert HuggingFaceModel(GPT2LMHeadModel(GPT2Config(**settings, n_positions=32))).max_length == 32
+    settings = {"vocab_size": 16, "hidden_size": 8, "n_layer": 1, "n_head": 2}
+    assert max_positions(BloomForCausalLM(BloomConfig(**settings))) is None
 
 
 def test_sliding_window_is_refused() -> None:

@@ -1,0 +1,71 @@
+"""Input of a decoder that is refused before anything runs, each with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from selector.distributions import Sampling
+from selector.engine.language_model import LanguageModel
+from selector.errors import UserError
+from selector.trees.expansion import Expansion
+from selector.trees.verifier import Verifier
+
+SPECINFER_BRANCHES = 16  # its time grows with two to the number of branches
+SEEDS = -(2**63), 2**64 - 1  # what torch takes
+
+
+def check_tokens(tokens: Sequence[int], vocab_size: int) -> None:
+    """Refuse an empty prompt and tokens that are not in the vocabulary."""
+    if not tokens:
+        raise UserError(f"prompt is {tokens!r}: give at least one token.")
+    unknown = next((token for token in tokens if not 0 <= token < vocab_size), None)
+    if unknown is not None:
+        raise UserError(f"prompt holds token {unknown}: the vocabulary has tokens 0 to {vocab_size - 1}.")
+
+
+def check_length(models: dict[str, LanguageModel], prompt_length: int, max_new_tokens: int) -> None:
+    """Refuse a text that could grow past the positions of one of the models."""
+    for name, model in models.items():
+        limit = model.max_length
+        if limit is None or prompt_length + max_new_tokens <= limit:
+            continue
+        room = limit - prompt_length
+        way_out = f"give at most {room}" if room > 0 else "shorten the prompt"
+        raise UserError(
+            f"max_new_tokens is {max_new_tokens} after a prompt of {prompt_length} tokens, "
+            f"and the {name} holds {limit} tokens in all: {way_out}."
+        )
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that torch does not take."""
+    if not SEEDS[0] <= seed <= SEEDS[1]:
+        raise UserError(f"seed is {seed}: give an integer from -2**63 to 2**64 - 1.")
+
+
+def check_expansion(expansion: tuple[int, ...]) -> Expansion:
+    """The canonical form of `(K, L1, L2)`."""
+    if len(expansion) != 3 or expansion[0] < 1 or min(expansion) < 0:
+        raise UserError(
+            f"expansion is {tuple(expansion)}: give (K, L1, L2) with K of 1 or more, and L1 and L2 of 0 or more."
+        )
+    return Expansion(*expansion).canonical()
+
+
+def check_branches(verifier: Verifier, expansion: Expansion) -> None:
+    """Refuse a tree on which the verifier would hardly end."""
+    if verifier.name == "specinfer" and expansion.num_branches > SPECINFER_BRANCHES:
+        raise UserError(
+            f"expansion is {expansion} for verifier 'specinfer', whose time doubles with each branch: "
+            f"give K = {SPECINFER_BRANCHES} or less, not {expansion.num_branches}, or another verifier."
+        )
+
+
+def check_warp(warp: Any) -> None:
+    """Refuse a draft's warp that is neither `same` nor (temperature, top-p)."""
+    if warp == "same":
+        return
+    if not isinstance(warp, (tuple, list)) or len(warp) != 2 or any(type(value) not in (int, float) for value in warp):
+        raise UserError(f"draft_warp is {warp!r}: give 'same' or the draft's own (temperature, top_p).")
+    Sampling(*warp)

@@ -1,0 +1,81 @@
+"""What a decoder refuses before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import tiny_llama
+from table_model import TableModel
+
+from selector.decoding.decoder import Decoder
+from selector.engine.causal_model import HuggingFaceModel
+from selector.errors import UserError
+from selector.trees.expansion import Expansion
+
+
+def pair_of(target: Any, draft: Any) -> Any:
+    return SimpleNamespace(target=target, draft=draft, end_ids=(), decode=str)
+
+
+def tables() -> Any:
+    return pair_of(TableModel(4, 0), TableModel(4, 1))
+
+
+@pytest.mark.parametrize("short", ["target", "draft"])
+def test_text_past_the_positions(short: str) -> None:
+    models = [
+        HuggingFaceModel(tiny_llama(max_position_embeddings=16 if name == short else 64))
+        for name in ("target", "draft")
+    ]
+    decoder = Decoder(pair_of(*models), "nss", Expansion(2, 0, 3))
+    assert len(decoder.generate([1] * 6, 10).tokens) == 10
+    message = (
+        f"max_new_tokens is 11 after a prompt of 6 tokens, and the {short} holds 16 tokens in all: give at most 10"
+    )
+    with pytest.raises(UserError, match=message):
+        decoder.generate([1] * 6, 11)
+    with pytest.raises(UserError, match=message):
+        decoder.stream([1] * 6, max_new_tokens=11)
+    with pytest.raises(UserError, match=r"after a prompt of 16 tokens.*: shorten the prompt"):
+        decoder.generate([1] * 16, 1)
+
+
+def test_specinfer_with_many_branches() -> None:
+    message = r"expansion is \(17, 0, 1\) for verifier 'specinfer'.* not 17"
+    with pytest.raises(UserError, match=message):
+        Decoder(tables(), "specinfer", Expansion(17, 0, 1))
+    Decoder(tables(), "specinfer", Expansion(17, 3, 0))
+    Decoder(tables(), "nss", Expansion(17, 0, 1)).generate([1], 4)
+    policy: Any = SimpleNamespace(choose=lambda root: Expansion(17, 0, 1))
+    with pytest.raises(UserError, match=message):
+        Decoder(tables(), "specinfer", policy).generate([1], 4)
+
+
+@pytest.mark.parametrize("expansion", [(0, 0, 3), (1, -1, 3), (2, 0, -1), (1, 2)])
+def test_expansions_that_are_none(expansion: Any) -> None:
+    with pytest.raises(UserError, match=r"expansion is \(.*give \(K, L1, L2\)"):
+        Decoder(tables(), "nss", expansion)
+
+
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1])
+def test_seeds_that_torch_does_not_take(seed: int) -> None:
+    decoder = Decoder(tables(), "nss", Expansion(1, 0, 1))
+    with pytest.raises(UserError, match=f"seed is {seed}"):
+        decoder.stream([1], max_new_tokens=2, seed=seed)
+    for good in (2**64 - 1, -(2**63)):
+        decoder.generate([1], 2, seed=good)
+
+
+@pytest.mark.parametrize("warp", ["other", None, 0.5, [0.5], [0.5, 1.0, 1.0], ["a", "b"], {"temperature": 1.0}])
+def test_draft_warps_that_are_none(warp: Any) -> None:
+    with pytest.raises(UserError, match=r"draft_warp is .*: give 'same' or"):
+        Decoder(tables(), "nss", Expansion(1, 0, 1), warp)
+
+
+@pytest.mark.parametrize("warp", ["same", (0.5, 1.0), [1, 0.9]])
+def test_draft_warps(warp: str | Sequence[float]) -> None:
+    decoder = Decoder(tables(), "nss", Expansion(1, 0, 1), warp)  # type: ignore[arg-type]
+    assert len(decoder.generate([1], 5).tokens) == 5

@@ -109,6 +109,8 @@ def _parse_lines(name: str, text: str) -> Iterable[tuple[str, Prompt]]:
         place = f"{name}, line {number}"
         try:
             yield place, _parse(json.loads(line))
+        except RecursionError:
+            raise UserError(f"{place} is broken: its JSON is nested too deep; mend or remove the line.") from None
         except ValueError as error:
             reason = f"not JSON ({error})" if isinstance(error, json.JSONDecodeError) else str(error)
             raise UserError(f"{place} is broken: {reason.rstrip('.')}; mend or remove the line.") from None
@@ -128,7 +130,10 @@ def _parse(row: Any) -> Prompt:
     if not isinstance(messages, list) or not messages:
         raise ValueError("messages must be a list of chat turns that is not empty")
     turns = tuple(_turn(message) for message in messages)
-    return Prompt(row["id"], row["task"], str(row.get("source", "")), str(row.get("licence", "")), turns)
+    prompt = Prompt(row["id"], row["task"], str(row.get("source", "")), str(row.get("licence", "")), turns)
+    for key in ("id", "task", "source", "licence"):
+        _check_unicode(key, getattr(prompt, key))
+    return prompt
 
 
 def _turn(message: Any) -> dict[str, str]:
@@ -136,4 +141,15 @@ def _turn(message: Any) -> dict[str, str]:
         raise ValueError("every message needs a role and a content, both texts")
     if not message["content"].strip():
         raise ValueError("the prompt is empty")
+    for key in ("role", "content"):
+        _check_unicode(key, message[key])
     return {"role": message["role"], "content": message["content"]}
+
+
+def _check_unicode(key: str, text: str) -> None:
+    """JSON can escape one half of a surrogate pair, which no tokenizer and no file takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(text[error.start]):04X}"
+        raise ValueError(f"{key} has a lone surrogate ({half} at character {error.start})") from None

@@ -26,9 +26,3 @@ def reliability(predicted: Floats, observed: Floats, bins: int = 10) -> list[Bin
         Bin(float(predicted[place == b].mean()), float(observed[place == b].mean()), int((place == b).sum()))
         for b in np.unique(place)
     ]
-
-
-def calibration_error(table: list[Bin]) -> float:
-    """Mean absolute difference of prediction and label over the bins, weighted by their size, in tokens."""
-    total = sum(entry.size for entry in table)
-    return sum(entry.size * abs(entry.predicted - entry.observed) for entry in table) / total

@@ -49,8 +49,10 @@ def evaluate(
         undefined figure or interval is None.
 
     Raises:
-        UserError: checkpoints that do not fit the data, or no prompts to choose or to score on.
+        UserError: a senseless configuration, checkpoints that do not fit the data, or no prompts to choose or to
+            score on.
     """
+    check_config(config)
     for checkpoint in checkpoints:
         check_fit(checkpoint, dataset)
     train, test = split(dataset, test_prompts, training)
@@ -61,6 +63,16 @@ def evaluate(
     write_json(folder / "metrics.json", rows)
     write_text(folder / "report.html", html)
     return rows
+
+
+def check_config(config: EvaluateConfig) -> None:
+    """A UserError names the first setting that makes no sense."""
+    if config.bootstrap < 1:
+        raise UserError(f"evaluate.bootstrap is {config.bootstrap}: give 1 or more resamples.")
+    if not 0 < config.level < 1:
+        raise UserError(f"evaluate.level is {config.level}: give a share between 0 and 1, for example 0.95.")
+    if config.seed < 0:
+        raise UserError(f"evaluate.seed is {config.seed}: give 0 or more.")
 
 
 def all_rows(results: Sequence[VerifierResult]) -> list[dict[str, Any]]:

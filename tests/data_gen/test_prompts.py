@@ -55,6 +55,9 @@ def test_jsonl_with_extra_keys_and_line_separators(tmp_path):
         (json.dumps({"id": "x", "task": "t", "messages": []}), "messages must be"),
         (json.dumps({"id": "x", "task": "t", "messages": [{"role": "user"}]}), "role and a content"),
         (line(), "own id"),
+        ("[" * 100_000, "nested too deep"),
+        (r'{"id": "x", "task": "t", "messages": [{"role": "user", "content": "a\ud800"}]}', "content has a lone"),
+        (r'{"id": "\udfff", "task": "t", "messages": [{"role": "user", "content": "a"}]}', "id has a lone"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, bad, words):

@@ -18,11 +18,12 @@ from data_gen.estimate import estimate
 from data_gen.pipeline import generate
 from data_gen.prompts import load_prompts
 from data_gen.units import plan_units
+from selector.bench import check_decode
 from selector.checkpoint import SelectorCheckpoint
 from selector.config import Config
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
-from selector.engine.huggingface import Pair, load_pair
+from selector.engine.huggingface import Pair, check_folder, load_pair
 from selector.engine.profiling import measure_profile
 from selector.errors import UserError
 from selector.evaluation.console import print_rows
@@ -33,6 +34,7 @@ from selector.provenance import read_json, write_json
 from selector.records import RootDataset
 from selector.training.export import export
 from selector.training.fit import train
+from selector.training.preflight import check_config
 from selector.training.run_folder import RunFolder
 
 SAMPLE_PROMPT = "Write three sentences about a lighthouse keeper who learns to bake bread."
@@ -59,18 +61,22 @@ class Chain:
         return self._pair
 
     def profile(self) -> None:
+        """Measure this machine's pass times."""
         if not self.profile_path.exists():
             measure_profile(self.pair).save(self.profile_path)
 
     def generate(self) -> None:
+        """Make the data set, or what is missing of it."""
         manifest = generate(self.config, self.data_path, pair=self.pair, console=self.console)
         if failed := [unit for unit in manifest.units if unit.status == "failed"]:
             self.console.print(f"{len(failed)} trajectories failed; they are named above and left out.")
 
     def train(self) -> None:
+        """Train one selector a verifier, from where an interrupted training stopped."""
         train(self.data_path, self.latency, self.config.train, self.train_path, self.console)
 
     def evaluate(self) -> None:
+        """Score the selectors on held-out prompts: metrics.json and the report."""
         if (self.report_path / "metrics.json").exists():
             return
         run = RunFolder(self.train_path)
@@ -80,11 +86,13 @@ class Chain:
         evaluate(checkpoints, data, self.latency, self.config.evaluate, self.report_path, test_prompts=prompts)
 
     def export(self) -> None:
+        """Write the selectors as checkpoint folders."""
         if not self.checkpoint_path.exists():
             export(self.train_path, self.checkpoint_path, self.report_path / "metrics.json")
 
     @property
     def latency(self) -> LatencyProfile:
+        """The pass times that the first stage measured."""
         return LatencyProfile.load(self.profile_path)
 
     def sample(self) -> None:
@@ -144,9 +152,26 @@ def claim(config: Config, out: Path) -> None:
     if out.exists() and any(out.iterdir()):
         raise UserError(f"out is {str(out)!r}, which holds other files: give a new or an empty folder.")
     units = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
+    check_stages(config)
     estimate(config, len(units), out)
     out.mkdir(parents=True, exist_ok=True)
     write_json(path, mine)
+
+
+def check_stages(config: Config) -> None:
+    """Refuse now what a later stage would refuse after minutes of work. Raises UserError."""
+    check_config(config.train)
+    labelled = config.generate.verifiers
+    for verifier in config.train.verifiers:
+        if verifier not in labelled:
+            raise UserError(f"train.verifiers has {verifier!r}: generate.verifiers labels only {', '.join(labelled)}.")
+    check_decode(config.decode)
+    if config.evaluate.bootstrap < 1:
+        raise UserError(f"evaluate.bootstrap is {config.evaluate.bootstrap}: give 1 or more.")
+    if not 0 < config.evaluate.level < 1:
+        raise UserError(f"evaluate.level is {config.evaluate.level}: give a share above 0 and below 1.")
+    check_folder("pair.target", config.pair.target)
+    check_folder("pair.draft", config.pair.draft)
 
 
 def data_estimate(config: Config, folder: Path) -> str:

@@ -54,7 +54,7 @@ class Pair:
 
 def load_pair(config: PairConfig) -> Pair:
     """Load both models. Raises UserError when one is missing, is not supported, or they do not fit together."""
-    _check_folder("draft", config.draft)
+    check_folder("draft", config.draft)
     draft_kind = "early exit" if is_early_exit(Path(config.draft)) else "plain"
     if draft_kind == "plain":
         tokenizer = _load_tokenizer("target", target_source(config))
@@ -132,7 +132,7 @@ def check_vocabularies(target: PreTrainedTokenizerBase, draft: PreTrainedTokeniz
 
 
 def _load_model(field: str, source: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    _check_folder(field, source)
+    check_folder(field, source)
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
     except (OSError, ValueError) as error:
@@ -142,7 +142,7 @@ def _load_model(field: str, source: str, dtype: torch.dtype, device: torch.devic
 
 
 def _load_tokenizer(field: str, source: str) -> PreTrainedTokenizerBase:
-    _check_folder(field, source)
+    check_folder(field, source)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:
@@ -150,7 +150,7 @@ def _load_tokenizer(field: str, source: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _check_folder(field: str, source: str) -> None:
+def check_folder(field: str, source: str) -> None:
     """A path that does not exist must not be taken for a hub id."""
     looks_like_path = source.startswith((".", "/", "~")) or source.count("/") > 1
     if looks_like_path and not os.path.isdir(source):

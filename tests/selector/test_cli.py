@@ -110,6 +110,27 @@ def test_folder_of_another_run_is_refused(tmp_path: Path, capsys: pytest.Capture
     assert "action_space.num_branches" in error
 
 
+@pytest.mark.parametrize(
+    ("section", "values", "named"),
+    [
+        ("train", {"verifiers": ["traversal", "bv"]}, "train.verifiers has 'bv'"),
+        ("train", {"batch_size": 0}, "batch_size is 0"),
+        ("decode", {"top_p": 0.0}, "top_p is 0"),
+        ("decode", {"max_new_tokens": 0}, "decode.max_new_tokens is 0"),
+        ("evaluate", {"bootstrap": 0}, "evaluate.bootstrap is 0"),
+        ("evaluate", {"level": 95.0}, "evaluate.level is 95"),
+        ("pair", {"target": "./no/such/target"}, "pair.target is './no/such/target'"),
+        ("pair", {"draft": "../no-draft"}, "pair.draft is '../no-draft'"),
+    ],
+)
+def test_a_run_refuses_what_a_later_stage_would(
+    section: str, values: dict[str, object], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed_config(tmp_path, section, **values)
+    assert named in refused(capsys, "run", "--config", path, "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_empty_prompt_and_missing_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "prompt is empty" in refused(capsys, "decode", "--checkpoint", tmp_path, "--prompt", " ")
     assert str(tmp_path) in refused(capsys, "decode", "--checkpoint", tmp_path, "--prompt", "Hello")

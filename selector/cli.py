@@ -49,6 +49,8 @@ VERBS = {
     "run": "The whole chain from one configuration; each stage skips what is already there.",
 }
 
+RESUMED = {"generate", "train", "distill", "run"}  # an interrupted one goes on with the same command
+PIPE_CLOSED = 141  # 128 + SIGPIPE, as of other programs
 
 # The sections that a verb's help shows. The others are read and checked as well, so that one file serves all.
 SHOWN = {
@@ -73,16 +75,18 @@ class _Parser(ArgumentParser):
         keys = [f"{name}.{key}" for name, section in SECTIONS.items() for key in section.__annotations__]
         near = difflib.get_close_matches(unknown[1], keys, n=1, cutoff=0.7) if unknown else []
         hint = f" Did you mean {near[0]!r}?" if near and unknown and near[0] != unknown[1] else ""
-        print(f"{self.prog.replace(' [options]', '')}: {message}.{hint}".replace("..", "."), file=sys.stderr)
+        print(f"{self.prog.replace(' [options]', '')}: {message.rstrip('.')}.{hint}", file=sys.stderr)
         raise SystemExit(2)
 
 
 def build_parser() -> ArgumentParser:
     """The parser of all verbs; every verb takes the same configuration file, flags after it win."""
-    parser = _Parser(prog="ddte", description="Dynamic delayed tree expansion for speculative decoding.")
+    parser = _Parser(
+        prog="ddte", description="Dynamic delayed tree expansion for speculative decoding.", allow_abbrev=False
+    )
     verbs = parser.add_subcommands(required=True, dest="verb")
     for verb, description in VERBS.items():
-        sub = _Parser(description=description, usage=f"ddte {verb} [--config FILE] [flags]")
+        sub = _Parser(description=description, usage=f"ddte {verb} [--config FILE] [flags]", allow_abbrev=False)
         _ARGUMENTS[verb](sub)
         if verb != "verify":
             _add_sections(sub, SHOWN[verb])
@@ -194,18 +198,29 @@ def main(argv: list[str] | None = None) -> int:
     """Run a verb. Bad input prints one sentence and gives exit code 2."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     parser = build_parser()
-    parsed: Namespace = parser.parse_args(argv)
+    try:
+        parsed: Namespace = parser.parse_args(argv)
+    except UnicodeDecodeError as error:
+        print(f"ddte: the configuration file is not UTF-8 text ({error}): save it as UTF-8.", file=sys.stderr)
+        return 2
     arguments = parser.instantiate(parsed)[parsed.verb]
     from selector import commands
 
     try:
-        return int(getattr(commands, parsed.verb)(arguments) or 0)
+        code = int(getattr(commands, parsed.verb)(arguments) or 0)
+        sys.stdout.flush()
     except UserError as error:
         print(f"ddte {parsed.verb}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"ddte {parsed.verb}: interrupted; the same command goes on from here.", file=sys.stderr)
+        way_on = "; the same command goes on from here" if parsed.verb in RESUMED else ""
+        print(f"ddte {parsed.verb}: interrupted{way_on}.", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Who read the output is gone; what is still buffered must not fail once more at the interpreter's end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    return code
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from selector.cli import SECTIONS, SHOWN, VERBS, main
+from selector import commands
+from selector.cli import PIPE_CLOSED, SECTIONS, SHOWN, VERBS, main
 
 CONFIG = Path(__file__).parents[2] / "configs" / "smollm2-135m.yaml"
 
@@ -69,6 +70,51 @@ def test_misspelt_key_in_the_file_is_named_with_its_neighbour(
 def test_wrong_type_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = changed_config(tmp_path, "train", batch_size="many")
     assert "train.batch_size" in refused(capsys, "generate", "--config", path, "--out", tmp_path / "data")
+
+
+@pytest.mark.parametrize("flag", ["--prom", "--decode.temp", "--decode.max_new"])
+def test_part_of_a_flag_is_not_the_flag(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert flag in refused(capsys, "decode", "--checkpoint", "x", "--prompt", "Hello", flag, "1")
+
+
+def test_paths_in_messages_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    error = refused(capsys, "generate", "--config", "../no/such.yaml", "--out", "x")
+    assert "../no/such.yaml" in error
+    assert not error.endswith("..\n")
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "latin.yaml").write_bytes("pair:\n  target: é\n".encode("latin-1"))
+    assert "UTF-8" in refused(capsys, "generate", "--config", tmp_path / "latin.yaml", "--out", tmp_path / "data")
+
+
+@pytest.mark.parametrize(("verb", "goes_on"), [("generate", True), ("profile", False)])
+def test_only_resumable_verbs_say_that_they_go_on(
+    verb: str, goes_on: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, verb, interrupted)
+    assert main([verb, "--out", "x"]) == 130
+    error = capsys.readouterr().err
+    assert "interrupted" in error
+    assert ("goes on" in error) == goes_on
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    code = (
+        "import sys\nfrom selector import commands\nfrom selector.cli import main\n"
+        "def decode(arguments):\n    while True:\n        print('word', flush=True)\n"
+        "commands.decode = decode\nsys.exit(main(['decode', '--checkpoint', 'x', '--prompt', 'y']))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == PIPE_CLOSED
 
 
 def test_flags_after_the_file_win(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
 from selector.errors import UserError
 from selector.latency import LatencyProfile
-from selector.provenance import write_json
+from selector.provenance import check_place, write_json
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import get_verifier
 
@@ -32,6 +32,8 @@ def bench_command(arguments: Any, config: Config) -> int:
     """
     check_decode(config.decode)
     get_verifier(arguments.verifier)
+    if arguments.json:
+        check_place("json", arguments.json)
     prompts = load_prompts(arguments.prompts, arguments.prompts_per_task)
     settings = bench_settings(arguments.settings, config.decode)
     expansions = [Expansion.parse(text) for text in arguments.static]
@@ -46,6 +48,7 @@ def bench_command(arguments: Any, config: Config) -> int:
     console.print(bench_table(rows))
     console.print(verdict(rows))
     if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(arguments.json, rows)
     return exit_code([row for row in rows if row["arm"] in decoders], arguments.require_speedup, console)
 

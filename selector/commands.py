@@ -13,6 +13,9 @@ from selector.errors import UserError
 if TYPE_CHECKING:
     from selector.decoding.decoder import Decoder
     from selector.decoding.stats import DecodeStats
+    from selector.trees.expansion import Expansion
+
+HEADS = ("auto", "policy", "regressor")
 
 
 def resolve_config(arguments: Any) -> Config:
@@ -21,22 +24,28 @@ def resolve_config(arguments: Any) -> Config:
 
 
 def generate(arguments: Any) -> None:
+    """Make or finish a data set in `out`."""
     from data_gen.pipeline import generate as generate_data
 
     generate_data(resolve_config(arguments), arguments.out)
 
 
 def profile(arguments: Any) -> None:
+    """Measure this machine's pass times and write them to the file `out`."""
     from selector.engine.huggingface import load_pair
     from selector.engine.profiling import measure_profile
+    from selector.provenance import check_place
 
     refuse_existing("out", arguments.out)
+    check_place("out", arguments.out)
     measured = measure_profile(load_pair(arguments.pair))
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     measured.save(arguments.out)
     print(f"Pass times of this machine: {arguments.out}")
 
 
 def train(arguments: Any) -> None:
+    """Train selectors on `data` into the run folder `out`."""
     from selector.latency import LatencyProfile
     from selector.training.fit import train as train_selectors
 
@@ -44,17 +53,21 @@ def train(arguments: Any) -> None:
 
 
 def evaluate(arguments: Any) -> None:
+    """Score a run's selectors and write metrics.json and report.html into the new folder `out`."""
+    from selector.checkpoint import refuse_occupied
     from selector.evaluation.console import print_rows
     from selector.evaluation.report import evaluate as evaluate_selectors
     from selector.latency import LatencyProfile
+    from selector.provenance import check_place
     from selector.records import RootDataset
     from selector.training.run_folder import RunFolder
 
+    refuse_occupied(arguments.out)
+    check_place("out", arguments.out)
     run = RunFolder(arguments.run)
     checkpoints = [run.selector(verifier) for verifier in run.verifiers]
     times = LatencyProfile.load(arguments.profile) if arguments.profile else run.profile
     data = RootDataset.load(arguments.data)
-    refuse_existing("out", arguments.out / "metrics.json")
     if arguments.test_data:
         test = RootDataset.load(arguments.test_data)
         rows = evaluate_selectors(checkpoints, test, times, arguments.evaluate, arguments.out, training=data)
@@ -66,6 +79,7 @@ def evaluate(arguments: Any) -> None:
 
 
 def export(arguments: Any) -> None:
+    """Write a run's selectors as checkpoint folders below `out`."""
     from selector.training.export import export as export_run
 
     for folder in export_run(arguments.run, arguments.out, arguments.metrics):
@@ -73,10 +87,11 @@ def export(arguments: Any) -> None:
 
 
 def decode(arguments: Any) -> None:
-    from selector.distributions import Sampling
+    """Stream the answer to `prompt` to standard output, statistics to standard error."""
+    from selector.bench import check_decode
 
     settings: DecodeConfig = arguments.decode
-    sampling = Sampling(settings.temperature, settings.top_p, settings.top_k)
+    sampling = check_decode(settings)
     if not arguments.prompt.strip():
         raise UserError("prompt is empty: give the text to answer.")
     decoder = build_decoder(arguments)
@@ -98,16 +113,28 @@ def build_decoder(arguments: Any) -> Decoder:
     from selector.decoding.decoder import Decoder
     from selector.engine.huggingface import load_pair
     from selector.latency import LatencyProfile
-    from selector.trees.expansion import Expansion
 
-    checkpoint = SelectorCheckpoint.load(arguments.checkpoint)
     policy = arguments.decode.policy
-    fixed = None if policy in ("auto", "policy", "regressor") else Expansion.parse(policy)
+    fixed = fixed_tree(policy)
+    checkpoint = SelectorCheckpoint.load(arguments.checkpoint)
     times = LatencyProfile.load(arguments.profile) if arguments.profile else None
     pair = load_pair(arguments.pair)
     if fixed is not None:
         return Decoder(pair, checkpoint.config.verifier, fixed, checkpoint.config.draft_warp)
     return Decoder.with_selector(pair, checkpoint, times, policy)
+
+
+def fixed_tree(policy: str) -> Expansion | None:
+    """The tree that `decode.policy` names; None where it names a head of the selector."""
+    from selector.trees.expansion import Expansion
+
+    if policy in HEADS:
+        return None
+    try:
+        return Expansion.parse(policy)
+    except UserError:
+        message = f"decode.policy is {policy!r}: choose {', '.join(HEADS)} or a tree (K, L1, L2)."
+        raise UserError(message) from None
 
 
 def print_stats(stats: DecodeStats) -> None:
@@ -127,12 +154,14 @@ def print_stats(stats: DecodeStats) -> None:
 
 
 def bench(arguments: Any) -> int:
+    """Measure decoding throughput; returns the exit code."""
     from selector.bench import bench_command
 
     return bench_command(arguments, resolve_config(arguments))
 
 
 def verify(arguments: Any) -> int:
+    """Check the worked cases of a file; exit code 1 if one is missed."""
     from selector.trees.cases import check_cases
 
     failed = 0
@@ -145,6 +174,7 @@ def verify(arguments: Any) -> int:
 
 
 def distill(arguments: Any) -> None:
+    """Make an early-exit draft in `out`; text and training state go to `work`."""
     from data_gen.distillation.pipeline import distill as distill_draft
 
     work = arguments.work or arguments.out.with_name(arguments.out.name + ".work")
@@ -152,6 +182,7 @@ def distill(arguments: Any) -> None:
 
 
 def run(arguments: Any) -> None:
+    """Run all stages into `out`."""
     from selector.run import run_chain
 
     run_chain(resolve_config(arguments), arguments.out)

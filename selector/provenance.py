@@ -44,6 +44,13 @@ def content_hash(data: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def check_place(field: str, path: Path) -> None:
+    """A UserError if no file or folder can be made at `path`, because something above it is a file."""
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise UserError(f"{field} is {str(path)!r}: {str(above)!r} is no folder to write to; give another place.")
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write a JSON file by way of a temporary one, so that a reader never sees half of it."""
     write_text(path, json.dumps(data, indent=1) + "\n")

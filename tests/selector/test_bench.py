@@ -46,6 +46,7 @@ def test_exit_codes(ratios: list[float | None], required: float | None, code: in
     [
         (["--decode.max_new_tokens", "0"], "decode.max_new_tokens is 0"),
         (["--verifier", "nns"], "verifier is 'nns'"),
+        (["--json", f"{__file__}/rows.json"], "json is"),
     ],
 )
 def test_refused_before_the_models_are_loaded(

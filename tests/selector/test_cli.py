@@ -177,6 +177,35 @@ def test_a_run_refuses_what_a_later_stage_would(
     assert not (tmp_path / "run").exists()
 
 
+def test_unknown_policy_is_named_with_the_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--checkpoint", tmp_path, "--prompt", "Hello", "--decode.policy"]
+    error = refused(capsys, "decode", *flags, "foo")
+    assert "decode.policy is 'foo': choose auto, policy, regressor or a tree (K, L1, L2)" in error
+    assert commands.fixed_tree("(2, 1, 3)") == (2, 1, 3)
+    assert commands.fixed_tree("auto") is None
+
+
+def test_places_of_results_are_checked_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "report.html").write_text("mine")
+    evaluation = ["evaluate", "--run", tmp_path / "none", "--data", tmp_path / "none", "--out"]
+    for out in ("old", "old/report.html", "old/report.html/new"):
+        assert str(tmp_path / out) in refused(capsys, *evaluation, tmp_path / out)
+    assert "out is" in refused(capsys, "profile", "--out", tmp_path / "old" / "report.html" / "profile.json")
+    assert (tmp_path / "old" / "report.html").read_text() == "mine"
+
+
+def test_a_profile_makes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from selector.engine import huggingface, profiling
+    from selector.latency import LatencyProfile
+
+    times = LatencyProfile((1,), (1,), ((0.1,),), ((0.01,),), (0.0,), (0.1,))
+    monkeypatch.setattr(huggingface, "load_pair", lambda pair: None)
+    monkeypatch.setattr(profiling, "measure_profile", lambda pair: times)
+    assert main(["profile", "--out", str(tmp_path / "new" / "folder" / "profile.json")]) == 0
+    assert LatencyProfile.load(tmp_path / "new" / "folder" / "profile.json") == times
+
+
 def test_empty_prompt_and_missing_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "prompt is empty" in refused(capsys, "decode", "--checkpoint", tmp_path, "--prompt", " ")
     assert str(tmp_path) in refused(capsys, "decode", "--checkpoint", tmp_path, "--prompt", "Hello")

@@ -117,8 +117,8 @@ class SelectorCheckpoint:
         """Read and check a checkpoint folder; the network is on the CPU, in float32."""
         folder = Path(folder)
         config = CheckpointConfig.from_dict(read_json(folder / "config.json", REMEDY), folder / "config.json")
-        network = SelectorNetwork(config.shape)
         try:
+            network = SelectorNetwork(config.shape)
             network.load_state_dict(load_file(folder / "model.safetensors"))
         except Exception as error:
             reason = str(error).strip().splitlines()[0]

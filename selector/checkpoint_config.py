@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from selector.errors import UserError
+from selector.features import SCALARS
+from selector.field_checks import check_dict, check_draft_warp, check_number, check_whole, checked_space
 from selector.latency import LatencyProfile
 from selector.network import NetworkShape
 from selector.provenance import checked_fields
+from selector.trees.expansion import ActionSpace, Expansion
 
 SCHEMA = 1
 REMEDY = "export the checkpoint again with `ddte export`"
@@ -61,8 +64,42 @@ class CheckpointConfig:
             values.update(shape=NetworkShape(**shape), best_static=tuple(values["best_static"]))
             LatencyProfile.from_dict(values["profile"])
             config = cls(**values)
+            _check(config)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise UserError(f"file '{source}' is damaged ({error}): {REMEDY}.") from None
         if config.default_head not in HEADS:
             raise UserError(f"default_head of '{source}' is {config.default_head!r}: it must be one of {HEADS}.")
         return config
+
+
+def _check(config: CheckpointConfig) -> None:
+    """A ValueError names the first field that decoding could not use."""
+    _check_shape(config.shape)
+    if config.scalars != list(SCALARS) or config.shape.num_scalars != len(SCALARS):
+        raise ValueError(f"scalars are {config.scalars!r}, not the {len(SCALARS)} that this version computes")
+    for name in ("verifier", "target_fingerprint", "draft_fingerprint", "data_hash"):
+        if not isinstance(getattr(config, name), str):
+            raise ValueError(f"{name} is {getattr(config, name)!r}, not a text")
+    check_draft_warp(config.draft_warp)
+    check_dict("sampling_range", config.sampling_range, ("temperature", "top_p"))
+    for name, (low, high) in config.sampling_range.items():
+        check_number(f"sampling_range of {name}", low)
+        check_number(f"sampling_range of {name}", high)
+    ActionSpace(*config.shape.action_space).index(Expansion(*checked_space("best_static", config.best_static)))
+    check_dict("metrics", config.metrics)
+    for name, value in config.metrics.items():
+        check_number(f"metric {name}", value)
+
+
+def _check_shape(shape: NetworkShape) -> None:
+    checked_space("action_space", shape.action_space)
+    for name in ("target_hidden", "draft_hidden", "num_scalars", "projection"):
+        check_whole(name, getattr(shape, name))
+    if len(shape.hidden_sizes) != 2:
+        raise ValueError(f"hidden_sizes is {shape.hidden_sizes}, not two sizes")
+    for size in shape.hidden_sizes:
+        check_whole("hidden_sizes", size)
+    for name in ("dropout", "hidden_dropout"):
+        check_number(name, getattr(shape, name))
+        if not 0 <= getattr(shape, name) < 1:
+            raise ValueError(f"{name} is {getattr(shape, name)}, not a share below 1")

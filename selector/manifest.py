@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from selector.errors import UserError
+from selector.field_checks import check_dict, check_draft_warp, check_texts, check_whole, checked_space
 from selector.provenance import checked_fields, content_hash, read_json, write_json
 from selector.trees.expansion import ActionSpace
 
 SCHEMA = 1
+STATUSES = ("pending", "done", "failed")
 FILE_NAME = "manifest.json"
 REMEDY = "make the data set with `ddte generate`"
 
@@ -90,8 +92,22 @@ class Manifest:
         values = checked_fields(cls, data, SCHEMA, source, REMEDY)
         try:
             values["units"] = [Unit(**unit) for unit in data["units"]]
-            branches, trunk, length = data["action_space"]
+            values["action_space"] = checked_space("action_space", data["action_space"])
+            manifest = cls(**values)
+            _check(manifest)
         except (TypeError, ValueError) as error:
-            raise UserError(f"manifest '{source}' is damaged ({error}): {REMEDY}.") from None
-        values["action_space"] = (branches, trunk, length)
-        return cls(**values)
+            raise UserError(f"manifest '{source}' is damaged ({str(error).rstrip('.')}): {REMEDY}.") from None
+        return manifest
+
+
+def _check(manifest: Manifest) -> None:
+    """A ValueError names the first field of a kind that it cannot have."""
+    check_dict("config", manifest.config)
+    check_texts("verifiers", manifest.verifiers)
+    check_texts("scalars", manifest.scalars)
+    check_dict("hidden_sizes", manifest.hidden_sizes)
+    check_draft_warp(manifest.draft_warp)
+    for unit in manifest.units:
+        check_whole(f"rows of unit {unit.id!r}", unit.rows, 0)
+        if not isinstance(unit.shard, str) or unit.status not in STATUSES:
+            raise ValueError(f"unit {unit.id!r} has shard {unit.shard!r} and status {unit.status!r}")

@@ -32,14 +32,22 @@ def read_shards(folder: Path, shard_rows: Mapping[str, int]) -> Any:
         except FileNotFoundError:
             raise UserError(f"shard {str(path)!r} is missing: run `ddte generate` again.") from None
         except (pa.ArrowException, OSError) as error:
-            raise UserError(f"shard {str(path)!r} cannot be read ({error}): delete it and generate again.") from None
+            raise UserError(
+                f"shard {str(path)!r} cannot be read ({_first_line(error)}): delete it and generate again."
+            ) from None
         if table.num_rows != rows:
             raise UserError(f"rows of {str(path)!r} is {table.num_rows}: the manifest says {rows}; generate again.")
         tables.append(table)
     try:
         return pa.concat_tables(tables)
-    except pa.ArrowInvalid as error:
-        raise UserError(f"shards of {str(folder)!r} have different columns ({error}): generate again.") from None
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        reason = _first_line(error)
+        raise UserError(f"shards of {str(folder)!r} have different columns ({reason}): generate again.") from None
+
+
+def _first_line(error: Exception) -> str:
+    """Arrow lists whole schemas below it."""
+    return str(error).strip().splitlines()[0].rstrip(".:")
 
 
 def column(table: Any, name: str) -> Any:
@@ -54,12 +62,17 @@ def column(table: Any, name: str) -> Any:
 
 def numbers(table: Any, name: str) -> Tensor:
     """A column of numbers, `[rows]`, float64."""
-    return torch.from_numpy(column(table, name).to_numpy(zero_copy_only=False).astype(np.float64))
+    values = column(table, name)
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        raise UserError(f"{name} is a column of {values.type}, not of numbers: generate the data set again.")
+    return torch.from_numpy(values.to_numpy(zero_copy_only=False).astype(np.float64))
 
 
 def matrix(table: Any, name: str, width: int) -> Tensor:
     """A list column as float32 `[rows, width]`."""
     lists = column(table, name)
+    if not pa.types.is_list(lists.type) or not pa.types.is_floating(lists.type.value_type):
+        raise UserError(f"{name} is a column of {lists.type}, not of lists of numbers: generate the data set again.")
     lengths = np.diff(lists.offsets.to_numpy())
     if (lengths != width).any():
         raise UserError(f"{name} has a row of length {lengths[lengths != width][0]}: the manifest says {width}.")

@@ -24,8 +24,11 @@ def check_manifest(manifest: Manifest) -> None:
     if not manifest.shard_rows():
         raise UserError("units have no rows: generate the data set again with longer or more trajectories.")
     for name in ("target", "draft"):
-        if not isinstance(manifest.hidden_sizes.get(name), int):
+        size = manifest.hidden_sizes.get(name)
+        if not isinstance(size, int) or size < 1:
             raise UserError(f"hidden_sizes is {manifest.hidden_sizes}: it must name the sizes of target and draft.")
+    if not manifest.verifiers:
+        raise UserError("verifiers is empty: generate the data set again with one verifier or more.")
 
 
 def check_columns(dataset: RootDataset) -> None:

@@ -7,9 +7,9 @@ import logging
 import warnings
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.loggers import WandbLogger
 from rich.console import Console
@@ -29,6 +29,7 @@ from selector.training.progress import EpochProgress, print_gaps, print_results
 from selector.training.run_folder import RunFolder, open_run
 from selector.training.selection import keep_best
 from selector.training.splits import split_prompts
+from selector.training.state import read_state
 
 
 def train(
@@ -69,7 +70,7 @@ def _train_one(
     network = copy.deepcopy(module.network)
     folder.mkdir(exist_ok=True)
     _fit(module, data, folder, config, console)
-    module.load_state_dict(torch.load(folder / "best.ckpt", map_location="cpu", weights_only=True)["state_dict"])
+    module.load_state_dict(read_state(folder / "best.ckpt", module)["state_dict"])
     learned = keep_best(network, module.network.state_dict(), data)
     checkpoint = finished_selector(network, dataset, data, learned)
     checkpoint.save(run.selector_folder(data.verifier), model_card(checkpoint.config))
@@ -77,8 +78,10 @@ def _train_one(
 
 def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: TrainConfig, console: Console) -> None:
     last = folder / "last.ckpt"
-    if last.exists() and _has_stopped(last, config):
-        return
+    if last.exists():
+        read_state(folder / "best.ckpt", module)
+        if _has_stopped(read_state(last, module), config):
+            return
     settings = asdict(config) | {"verifier": data.verifier}
     loggers = build_loggers(config.loggers, folder, content_hash([str(folder.resolve()), settings])[:16], settings)
     with warnings.catch_warnings(), EpochProgress(console, data) as progress:
@@ -114,8 +117,8 @@ def _callbacks(folder: Path, config: TrainConfig) -> list[Callback]:
     ]
 
 
-def _has_stopped(last: Path, config: TrainConfig) -> bool:
+def _has_stopped(state: dict[str, Any], config: TrainConfig) -> bool:
     """Whether early stopping had ended the fit before the run was interrupted."""
-    callbacks = torch.load(last, map_location="cpu", weights_only=True)["callbacks"]
+    callbacks = state["callbacks"]
     waited = [state["wait_count"] for name, state in callbacks.items() if name.startswith("EarlyStopping")]
     return bool(waited) and waited[0] >= config.patience

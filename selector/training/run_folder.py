@@ -10,7 +10,7 @@ splits.json              prompt ids of training, validation and test
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,9 @@ class RunFolder:
         info = read_json(self.path / "run.json", REMEDY)
         if not isinstance(info, dict) or info.get("schema") != SCHEMA:
             raise UserError(f"file '{self.path / 'run.json'}' is not of schema {SCHEMA}: {REMEDY} again.")
+        config = info.get("config")
+        if not isinstance(config, dict) or not _are_texts(config.get("verifiers")):
+            raise UserError(f"config of '{self.path / 'run.json'}' names no verifiers: {REMEDY} again.")
         return info
 
     @property
@@ -52,7 +55,16 @@ class RunFolder:
 
     @property
     def splits(self) -> Splits:
-        return Splits(**read_json(self.path / "splits.json", REMEDY))
+        """The prompt ids of the three parts."""
+        parts = read_json(self.path / "splits.json", REMEDY)
+        names = [entry.name for entry in fields(Splits)]
+        if not isinstance(parts, dict) or set(parts) != set(names):
+            wanted = ", ".join(names)
+            raise UserError(f"file '{self.path / 'splits.json'}' must have exactly {wanted}: {REMEDY} again.")
+        for name in names:
+            if not _are_texts(parts[name]):
+                raise UserError(f"{name} of '{self.path / 'splits.json'}' is no list of prompt ids: {REMEDY} again.")
+        return Splits(**parts)
 
     @property
     def profile(self) -> LatencyProfile:
@@ -100,6 +112,10 @@ def _refuse_other_run(path: Path, there: dict[str, Any], here: dict[str, Any]) -
                     f"run folder '{path}' holds another run ({name} is {left.get(name)!r} there and {value!r} here): "
                     "delete it, or give another folder."
                 )
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
 
 
 def _plain(value: Any) -> Any:

@@ -109,6 +109,13 @@ def edited(folder, **changes):
         ({"colour": 1}, "colour of .* is unknown"),
         ({"profile": {}}, "is damaged"),
         ({"shape": {"target_hidden": 6}}, "is damaged"),
+        ({"scalars": list(SCALARS[:3])}, "is damaged .scalars are"),
+        ({"draft_warp": [1]}, "is damaged .draft_warp is"),
+        ({"draft_warp": "foo"}, "is damaged .draft_warp is 'foo'"),
+        ({"draft_warp": [-1.0, 1.0]}, "is damaged .temperature is"),
+        ({"sampling_range": []}, "is damaged .sampling_range is"),
+        ({"best_static": [9, 9, 9]}, "is damaged"),
+        ({"metrics": {"learned": "yes"}}, "is damaged .metric learned is 'yes'"),
     ],
 )
 def test_broken_configurations_are_refused(tmp_path, changes, word):
@@ -116,6 +123,18 @@ def test_broken_configurations_are_refused(tmp_path, changes, word):
     edited(tmp_path / "out", **changes)
     with pytest.raises(UserError, match=word):
         SelectorCheckpoint.load(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"hidden_sizes": [-16, 8]}, {"hidden_sizes": [16]}, {"projection": 0}, {"dropout": "a"}, {"action_space": [2, 1]}],
+)
+def test_broken_shapes_are_refused(tmp_path, changes):
+    folder = tmp_path / "out"
+    make_checkpoint().save(folder, "")
+    edited(folder, shape={**json.loads((folder / "config.json").read_text())["shape"], **changes})
+    with pytest.raises(UserError, match=rf"config.json' is damaged \({next(iter(changes))} is"):
+        SelectorCheckpoint.load(folder)
 
 
 def test_broken_weights_are_refused(tmp_path):

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -161,3 +163,38 @@ def test_manifest_hash_follows_its_content(tmp_path):
     manifest = Manifest.load(tmp_path)
     assert manifest.hash() == Manifest.load(tmp_path).hash()
     assert manifest.hash() != dataclasses.replace(manifest, seed=1).hash()
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"action_space": [2, "a", 2]}, "action_space is 'a'"),
+        ({"hidden_sizes": [6, 4]}, "hidden_sizes is"),
+        ({"verifiers": None}, "verifiers is None"),
+        ({"draft_warp": "foo"}, "draft_warp is 'foo'"),
+        ({"units": [{"id": "a", "rows": "x"}]}, "rows of unit 'a' is 'x'"),
+    ],
+)
+def test_fields_of_a_wrong_kind_are_refused(tmp_path, changes, word):
+    write_dataset(tmp_path, [make_record(0), make_record(1)])
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(UserError, match=rf"manifest.json' is damaged \({word}"):
+        RootDataset.load(tmp_path)
+
+
+def retyped(path, name):
+    table = pq.read_table(path)
+    place = table.column_names.index(name)
+    pq.write_table(table.set_column(place, name, pa.array(["x"] * len(table))), path)
+
+
+def test_columns_of_a_wrong_type_are_refused_in_one_line(tmp_path):
+    write_dataset(tmp_path, [make_record(0), make_record(1)])
+    retyped(tmp_path / "shards" / "part-00000.parquet", "scalars")
+    with pytest.raises(UserError, match="have different columns") as caught:
+        RootDataset.load(tmp_path)
+    assert "\n" not in str(caught.value)
+    retyped(tmp_path / "shards" / "part-00001.parquet", "scalars")
+    with pytest.raises(UserError, match="scalars is a column of string"):
+        RootDataset.load(tmp_path)

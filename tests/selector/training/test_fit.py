@@ -18,6 +18,7 @@ from selector.training.baselines import best_action, throughput_of
 from selector.training.fit import train
 from selector.training.loggers import read_curve
 from selector.training.module import SelectorModule
+from selector.training.run_folder import RunFolder
 
 torch.set_num_threads(1)
 QUIET = Console(file=io.StringIO())
@@ -213,3 +214,46 @@ def test_the_gap_is_told_before_training(tmp_path):
     text = output.getvalue()
     assert text.index("oracle gap") < text.index("Selectors on validation prompts")
     assert "naive: the best action a root" in text
+
+
+def test_a_damaged_state_is_refused(tmp_path, monkeypatch):
+    make_dataset(tmp_path / "data", prompts=6, roots=2)
+    config = replace(CONFIG, max_epochs=3)
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 2)
+        with pytest.raises(Killed):
+            train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    best, last = (tmp_path / "run" / "naive" / name for name in ("best.ckpt", "last.ckpt"))
+    whole = last.read_bytes()
+    for damaged in (b"", whole[:-200]):
+        last.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"last\.ckpt' is damaged \(it cannot be read\): delete"):
+            train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    torch.save({"state_dict": {}}, last)
+    with pytest.raises(UserError, match=r"last\.ckpt' is damaged \(it has no callbacks\)"):
+        train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    last.write_bytes(whole)
+    best.unlink()
+    with pytest.raises(UserError, match=r"best\.ckpt' is damaged \(it is missing\)"):
+        train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+
+
+@pytest.mark.parametrize("info", [{"schema": 1}, {"schema": 1, "config": {"verifiers": 3}}])
+def test_a_damaged_run_is_refused(tmp_path, info):
+    (tmp_path / "run.json").write_text(json.dumps(info))
+    with pytest.raises(UserError, match=r"config of '.*run\.json' names no verifiers"):
+        _ = RunFolder(tmp_path).verifiers
+
+
+@pytest.mark.parametrize(
+    ("parts", "word"),
+    [
+        ([], "must have exactly"),
+        ({"train": [], "test": []}, "must have exactly train, validation, test"),
+        ({"train": [], "validation": 3, "test": []}, "validation of"),
+    ],
+)
+def test_damaged_splits_are_refused(tmp_path, parts, word):
+    (tmp_path / "splits.json").write_text(json.dumps(parts))
+    with pytest.raises(UserError, match=word):
+        _ = RunFolder(tmp_path).splits

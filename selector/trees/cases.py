@@ -21,6 +21,12 @@ from selector.verification.solver import Solver
 from selector.verification.solvers import SOLVERS
 
 FORMAT = 1
+REMEDY = "give a file of worked examples"
+KEYS = {
+    "otlp": ("solver", "p", "q", "tokens", "law"),
+    "acceptance": ("p", "q", "k", "alpha", "khisti_first_round_value"),
+    "trees": ("V", "trunk", "branches", "nodes", "results"),
+}
 NEEDS_FLOAT64 = ("nearly equal", "tiny")
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5}
 
@@ -45,7 +51,12 @@ def check_cases(path: Path, dtype: torch.dtype = torch.float64) -> Iterator[Case
         for case in cases[kind]:
             if dtype != torch.float64 and any(words in case["note"] for words in NEEDS_FLOAT64):
                 continue
-            for algorithm, difference in compare(case, dtype):
+            try:
+                found = list(compare(case, dtype))
+            except (KeyError, TypeError, ValueError, IndexError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                raise UserError(f"case {case['id']!r} of {str(path)!r} is damaged ({reason}): {REMEDY}.") from error
+            for algorithm, difference in found:
                 yield CaseResult(case["id"], algorithm, difference, difference <= tolerance)
 
 
@@ -55,13 +66,29 @@ def read_cases(path: Path) -> dict[str, Any]:
         cases = json.loads(path.read_text())
     except FileNotFoundError:
         raise UserError(f"cases is {str(path)!r}, which does not exist: give a JSON file of worked examples.") from None
-    except ValueError as error:
-        raise UserError(
-            f"cases is {str(path)!r}, which is not JSON ({error}): give a file of worked examples."
-        ) from None
+    except OSError as error:
+        raise UserError(f"cases is {str(path)!r}, which cannot be read ({error.strerror}): {REMEDY}.") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"cases is {str(path)!r}, which is not JSON ({error}): {REMEDY}.") from None
     if not isinstance(cases, dict) or cases.get("format") != FORMAT:
-        raise UserError(f"cases is {str(path)!r}, which is not of format {FORMAT}: give a file of worked examples.")
+        raise UserError(f"cases is {str(path)!r}, which is not of format {FORMAT}: {REMEDY}.")
+    for kind, keys in KEYS.items():
+        if not isinstance(cases.get(kind), list):
+            raise UserError(f"cases is {str(path)!r}, which has no list of {kind}: {REMEDY}.")
+        for number, case in enumerate(cases[kind], 1):
+            _check_case(f"case {number} of {kind} in {str(path)!r}", case, keys)
     return cases
+
+
+def _check_case(place: str, case: Any, keys: Sequence[str]) -> None:
+    if not isinstance(case, dict):
+        raise UserError(f"{place} is not an object: {REMEDY}.")
+    missing = [key for key in ("id", "note", *keys) if key not in case]
+    if missing:
+        raise UserError(f"{place} has no {missing[0]}: {REMEDY}.")
+    for key in ("id", "note"):
+        if not isinstance(case[key], str):
+            raise UserError(f"{key} of {place} is {case[key]!r}: {REMEDY}.")
 
 
 def case_tree(case: dict[str, Any], dtype: torch.dtype) -> tuple[DraftTree, Tensor, dict[tuple[int, ...], int]]:

@@ -62,3 +62,29 @@ def test_broken_file(tmp_path, text):
 def test_missing_file(tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         list(check_cases(tmp_path / "cases.json"))
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"^cases is .*cannot be read"):
+        list(check_cases(tmp_path))
+
+
+EMPTY = {"format": 1, "otlp": [], "acceptance": [], "trees": []}
+OTLP = {"id": "a", "note": "", "solver": "nss", "p": [0.5, 0.5], "q": [0.5, 0.5], "tokens": [0], "law": [0.5, 0.5]}
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        ({"format": 1}, "has no list of otlp"),
+        ({**EMPTY, "trees": [{"id": "a", "note": ""}]}, "case 1 of trees in .* has no V"),
+        ({**EMPTY, "otlp": [3]}, "case 1 of otlp in .* is not an object"),
+        ({**EMPTY, "otlp": [{**OTLP, "note": None}]}, "note of case 1 of otlp"),
+        ({**EMPTY, "otlp": [{**OTLP, "p": "x"}]}, "case 'a' of .* is damaged"),
+    ],
+)
+def test_damaged_cases_are_named(tmp_path, content, word):
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=word):
+        list(check_cases(path))

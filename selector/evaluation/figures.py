@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -80,6 +81,11 @@ def to_svg(figure: Figure, name: str, description: str) -> str:
         text = text.replace(before, f"{before}{name}-")
     label = description.replace('"', "'").replace("&", "and").replace("<", "below")
     return text.replace(INK, "currentColor").replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """The picture on white, for pages that cannot hold SVG."""
+    figure.savefig(path, dpi=160, facecolor="white")
 
 
 def errors(value: float, low: float | None, high: float | None) -> Any:

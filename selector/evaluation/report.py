@@ -15,7 +15,9 @@ from selector.errors import UserError
 from selector.evaluation import opponents
 from selector.evaluation.bootstrap import Floats, resample_counts
 from selector.evaluation.cells import cell_table, losing_share
+from selector.evaluation.figures import save_png, styled
 from selector.evaluation.metrics import Scores, metric_rows
+from selector.evaluation.plots import overview_chart
 from selector.evaluation.references import reference_outcomes
 from selector.evaluation.results import VerifierResult
 from selector.evaluation.roots import build_roots
@@ -36,7 +38,8 @@ def evaluate(
     test_prompts: Collection[str] | None = None,
     training: RootDataset | None = None,
 ) -> list[dict[str, Any]]:
-    """Evaluate on the test prompts of `dataset` and write `metrics.json` and `report.html` into `folder`.
+    """Evaluate on the test prompts of `dataset` and write `metrics.json`, `report.html` and its first
+    picture, `overview.png`, into `folder`.
 
     Args:
         checkpoints: selectors, any number of any verifiers; several of one verifier are training seeds.
@@ -62,6 +65,8 @@ def evaluate(
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "metrics.json", rows)
     write_text(folder / "report.html", html)
+    with styled():
+        save_png(overview_chart(results), folder / "overview.png")
     return rows
 
 

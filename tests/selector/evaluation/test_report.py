@@ -42,7 +42,7 @@ def test_rows_and_files_are_complete(tmp_path: Path, profile: LatencyProfile) ->
     dataset = make_dataset(noise=0.1, verifiers=("specinfer", "naive"))
     rows = evaluate([make_checkpoint()], dataset, profile, CONFIG, tmp_path, test_prompts=TEST)
     assert json.loads((tmp_path / "metrics.json").read_text()) == rows
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.json", "report.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.json", "overview.png", "report.html"]
     for policy in POLICIES:
         for metric in METRICS:
             row = figure(rows, policy, metric)

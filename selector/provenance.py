@@ -46,7 +46,7 @@ def content_hash(data: Any) -> str:
 
 def check_place(field: str, path: Path) -> None:
     """A UserError if no file or folder can be made at `path`, because something above it is a file."""
-    above = next(folder for folder in path.absolute().parents if folder.exists())
+    above = next((folder for folder in path.absolute().parents if folder.exists()), path)
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise UserError(f"{field} is {str(path)!r}: {str(above)!r} is no folder to write to; give another place.")
 
@@ -86,5 +86,7 @@ def read_json(path: Path, remedy: str) -> Any:
         raise UserError(f"folder '{path.parent}' has no {path.name}: {remedy}.") from None
     except OSError as error:
         raise UserError(f"file '{path}' cannot be read ({error.strerror or error}): {remedy}.") from None
-    except ValueError as error:
+    except OSError as error:
+        raise UserError(f"file '{path}' cannot be read ({error.strerror}): {remedy}.") from None
+    except (ValueError, RecursionError) as error:
         raise UserError(f"file '{path}' is not JSON ({error}): {remedy}.") from None

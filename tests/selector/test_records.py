@@ -145,8 +145,13 @@ def test_a_damaged_manifest_is_refused(tmp_path):
     path.write_text(json.dumps({**data, "verifers": []}))
     with pytest.raises(UserError, match=r"verifers of .* is unknown"):
         RootDataset.load(tmp_path)
-    path.write_text("{")
-    with pytest.raises(UserError, match="is not JSON"):
+    for text in ("{", "[" * 100_000):
+        path.write_text(text)
+        with pytest.raises(UserError, match="is not JSON"):
+            RootDataset.load(tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UserError, match="cannot be read"):
         RootDataset.load(tmp_path)
 
 

@@ -86,7 +86,5 @@ def read_json(path: Path, remedy: str) -> Any:
         raise UserError(f"folder '{path.parent}' has no {path.name}: {remedy}.") from None
     except OSError as error:
         raise UserError(f"file '{path}' cannot be read ({error.strerror or error}): {remedy}.") from None
-    except OSError as error:
-        raise UserError(f"file '{path}' cannot be read ({error.strerror}): {remedy}.") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"file '{path}' is not JSON ({error}): {remedy}.") from None

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import platform
-import time
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
-from statistics import median
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +12,10 @@ from torch import Tensor
 from selector.distributions import Sampling
 from selector.engine.drafting import draft_tree, start_root
 from selector.engine.huggingface import Pair
-from selector.engine.language_model import LanguageModel, Scores
+from selector.engine.language_model import LanguageModel
 from selector.engine.plain import transformers_generate
 from selector.engine.scoring import score_tree
+from selector.engine.timing import TimedModel, Timer
 from selector.features import SCALARS, Previous, root_features
 from selector.latency import LatencyProfile
 from selector.network import LATENCY_SCALARS, Inputs, NetworkShape, SelectorNetwork
@@ -29,55 +27,6 @@ CONTEXTS, WIDTHS = (64, 256, 512), (1, 2, 4, 8, 16, 32, 64)
 SAMPLING = Sampling(1.0)
 PLAIN_TOKENS = (4, 16)  # the difference of two lengths leaves the prompt's pass out
 LEVELS = 8  # depth from which a tree of a given width gets another branch
-
-
-class Timer:
-    """Collects seconds by key."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._seconds: dict[Hashable, list[float]] = defaultdict(list)
-
-    def now(self) -> float:
-        """Seconds, after the device has finished its work."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        return time.perf_counter()
-
-    def run(self, key: Hashable, action: Callable[[], Any]) -> float:
-        """Run and time one action; returns the seconds and keeps them under `key`, unless it is None."""
-        start = self.now()
-        action()
-        seconds = self.now() - start
-        if key is not None:
-            self.add(key, seconds)
-        return seconds
-
-    def add(self, key: Hashable, seconds: float) -> None:
-        """Keep a measurement."""
-        self._seconds[key].append(seconds)
-
-    def median(self, *key: Hashable) -> float:
-        """Median seconds of a key."""
-        return median(self._seconds[key])
-
-
-class TimedModel:
-    """A language model that adds up the seconds of its passes."""
-
-    def __init__(self, model: LanguageModel, timer: Timer) -> None:
-        self._model, self._timer = model, timer
-        self.seconds = 0.0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def extend(self, tokens: Tensor, parents: Sequence[int], last_rows: int = 0) -> Scores:
-        """See `LanguageModel.extend`."""
-        start = self._timer.now()
-        scores = self._model.extend(tokens, parents, last_rows)
-        self.seconds += self._timer.now() - start
-        return scores
 
 
 def measure_profile(

@@ -1,0 +1,63 @@
+"""Seconds of actions and of model passes."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selector.engine.language_model import LanguageModel, Scores
+
+
+class Timer:
+    """Collects seconds by key."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._seconds: dict[Hashable, list[float]] = defaultdict(list)
+
+    def now(self) -> float:
+        """Seconds, after the device has finished its work."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+    def run(self, key: Hashable, action: Callable[[], Any]) -> float:
+        """Run and time one action; returns the seconds and keeps them under `key`, unless it is None."""
+        start = self.now()
+        action()
+        seconds = self.now() - start
+        if key is not None:
+            self.add(key, seconds)
+        return seconds
+
+    def add(self, key: Hashable, seconds: float) -> None:
+        """Keep a measurement."""
+        self._seconds[key].append(seconds)
+
+    def median(self, *key: Hashable) -> float:
+        """Median seconds of a key."""
+        return median(self._seconds[key])
+
+
+class TimedModel:
+    """A language model that adds up the seconds of its passes."""
+
+    def __init__(self, model: LanguageModel, timer: Timer) -> None:
+        self._model, self._timer = model, timer
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def extend(self, tokens: Tensor, parents: Sequence[int], last_rows: int = 0) -> Scores:
+        """See `LanguageModel.extend`."""
+        start = self._timer.now()
+        scores = self._model.extend(tokens, parents, last_rows)
+        self.seconds += self._timer.now() - start
+        return scores

@@ -30,10 +30,15 @@ def bench_command(arguments: Any, config: Config) -> int:
 
     Exit code 1 when no decoder finished a run, and when `--require-speedup` is not met.
     """
+    from selector.evaluation.report import check_config  # with its plots, which `ddte decode` does not need
+
     check_decode(config.decode)
+    check_config(config.evaluate)
     get_verifier(arguments.verifier)
     if arguments.json:
         check_place("json", arguments.json)
+        if arguments.json.is_dir():
+            raise UserError(f"json is {str(arguments.json)!r}, which is a folder: give a file.")
     prompts = load_prompts(arguments.prompts, arguments.prompts_per_task)
     settings = bench_settings(arguments.settings, config.decode)
     expansions = [Expansion.parse(text) for text in arguments.static]

@@ -27,6 +27,7 @@ from selector.engine.huggingface import Pair, check_folder, load_pair
 from selector.engine.profiling import measure_profile
 from selector.errors import UserError
 from selector.evaluation.console import print_rows
+from selector.evaluation.report import check_config as check_evaluate
 from selector.evaluation.report import evaluate
 from selector.latency import LatencyProfile
 from selector.manifest import Manifest
@@ -34,7 +35,7 @@ from selector.provenance import read_json, write_json
 from selector.records import RootDataset
 from selector.training.export import export
 from selector.training.fit import train
-from selector.training.preflight import check_config
+from selector.training.preflight import check_config as check_train
 from selector.training.run_folder import RunFolder
 
 SAMPLE_PROMPT = "Write three sentences about a lighthouse keeper who learns to bake bread."
@@ -160,16 +161,13 @@ def claim(config: Config, out: Path) -> None:
 
 def check_stages(config: Config) -> None:
     """Refuse now what a later stage would refuse after minutes of work. Raises UserError."""
-    check_config(config.train)
+    check_train(config.train)
     labelled = config.generate.verifiers
     for verifier in config.train.verifiers:
         if verifier not in labelled:
             raise UserError(f"train.verifiers has {verifier!r}: generate.verifiers labels only {', '.join(labelled)}.")
     check_decode(config.decode)
-    if config.evaluate.bootstrap < 1:
-        raise UserError(f"evaluate.bootstrap is {config.evaluate.bootstrap}: give 1 or more.")
-    if not 0 < config.evaluate.level < 1:
-        raise UserError(f"evaluate.level is {config.evaluate.level}: give a share above 0 and below 1.")
+    check_evaluate(config.evaluate)
     check_folder("pair.target", config.pair.target)
     check_folder("pair.draft", config.pair.draft)
 

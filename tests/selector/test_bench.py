@@ -47,6 +47,8 @@ def test_exit_codes(ratios: list[float | None], required: float | None, code: in
         (["--decode.max_new_tokens", "0"], "decode.max_new_tokens is 0"),
         (["--verifier", "nns"], "verifier is 'nns'"),
         (["--json", f"{__file__}/rows.json"], "json is"),
+        (["--json", "/"], "which is a folder"),
+        (["--evaluate.level", "95"], "evaluate.level is 95"),
     ],
 )
 def test_refused_before_the_models_are_loaded(

@@ -15,6 +15,7 @@ from data_gen.prompts import Prompt, load_prompts, render
 from selector.checkpoint import SelectorCheckpoint
 from selector.config import Config, DecodeConfig
 from selector.decoding.bench import bench_decode, verdict
+from selector.decoding.checks import check_decode
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
@@ -56,13 +57,6 @@ def bench_command(arguments: Any, config: Config) -> int:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(arguments.json, rows)
     return exit_code([row for row in rows if row["arm"] in decoders], arguments.require_speedup, console)
-
-
-def check_decode(settings: DecodeConfig) -> Sampling:
-    """The sampling that the decoding settings name. Raises UserError for settings that make no sense."""
-    if settings.max_new_tokens < 1:
-        raise UserError(f"decode.max_new_tokens is {settings.max_new_tokens}: give 1 or more.")
-    return Sampling(settings.temperature, settings.top_p, settings.top_k)
 
 
 def bench_settings(pairs: Sequence[tuple[float, float]], settings: DecodeConfig) -> list[Sampling]:
@@ -143,7 +137,7 @@ def bench_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Throughput with intervals, block efficiency, and where the time goes."""
     table = Table()
     for heading in ("arm", "tokens/s", "x plain", "a step", "overhead", "failed"):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, no_wrap=heading != "arm")  # names wrap before figures are cut
     for row in rows:
         ratio = f"{row['ratio_to_plain']:.2f} [{row['low']:.2f}, {row['high']:.2f}]" if row["ratio_to_plain"] else "-"
         speed = f"{row['tokens_per_second']:.1f}" if row["tokens_per_second"] else "-"

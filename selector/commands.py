@@ -88,7 +88,7 @@ def export(arguments: Any) -> None:
 
 def decode(arguments: Any) -> None:
     """Stream the answer to `prompt` to standard output, statistics to standard error."""
-    from selector.bench import check_decode
+    from selector.decoding.checks import check_decode
 
     settings: DecodeConfig = arguments.decode
     sampling = check_decode(settings)

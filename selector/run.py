@@ -18,9 +18,9 @@ from data_gen.estimate import estimate
 from data_gen.pipeline import generate
 from data_gen.prompts import load_prompts
 from data_gen.units import plan_units
-from selector.bench import check_decode
 from selector.checkpoint import SelectorCheckpoint
 from selector.config import Config
+from selector.decoding.checks import check_decode
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, check_folder, load_pair

@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from selector import bench
-from selector.bench import arm_names, bench_settings, check_decode, exit_code
+from selector.bench import arm_names, bench_settings, exit_code
 from selector.cli import main
 from selector.config import DecodeConfig
+from selector.decoding.checks import check_decode
 from selector.distributions import Sampling
 
 QUIET = Console(quiet=True)

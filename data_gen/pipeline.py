@@ -6,7 +6,6 @@ done again, with the same seeds and therefore the same rows.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -25,7 +24,7 @@ from selector.config import Config
 from selector.errors import UserError
 from selector.features import SCALARS
 from selector.manifest import FILE_NAME, Manifest, Unit
-from selector.provenance import git_revision, versions
+from selector.provenance import as_json, git_revision, versions
 from selector.records import RootRecord, write_shard
 from selector.trees.expansion import ActionSpace
 
@@ -67,7 +66,7 @@ def _open(config: Config, folder: Path, units: list[WorkUnit]) -> Manifest | Non
             raise UserError(f"out is {str(folder)!r}, which holds other files: give a new or an empty folder.")
         return None
     manifest = Manifest.load(folder)
-    stored, given = manifest.config, json.loads(json.dumps(asdict(config)))
+    stored, given = manifest.config, as_json(config)
     for section in ("generate", "action_space"):
         for name, value in given[section].items():
             _refuse_other(folder, f"{section}.{name}", stored.get(section, {}).get(name), value)
@@ -94,7 +93,7 @@ def _refuse_other(folder: Path, name: str, stored: Any, given: Any) -> None:
 def _start(config: Config, folder: Path, units: list[WorkUnit], pair: Pair) -> Manifest:
     space = config.action_space
     manifest = Manifest(
-        config=json.loads(json.dumps(asdict(config))),
+        config=as_json(config),
         action_space=(space.num_branches, space.trunk_length, space.branch_length),
         verifiers=list(config.generate.verifiers),
         scalars=list(SCALARS),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from selector.errors import UserError
+from selector.provenance import write_json
 from selector.trees.expansion import ActionSpace, Expansion
 
 SCHEMA = 1
@@ -97,9 +97,7 @@ class LatencyProfile:
 
     def save(self, path: Path) -> None:
         """Write JSON by way of a temporary file."""
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(json.dumps(asdict(self), indent=1))
-        os.replace(temporary, path)
+        write_json(path, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> LatencyProfile:

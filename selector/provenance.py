@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import asdict, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,11 @@ def check_place(field: str, path: Path) -> None:
     above = next((folder for folder in path.absolute().parents if folder.exists()), path)
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise UserError(f"{field} is {str(path)!r}: {str(above)!r} is no folder to write to; give another place.")
+
+
+def as_json(record: Any) -> Any:
+    """A dataclass as the JSON types that a file gives back: tuples become lists."""
+    return json.loads(json.dumps(asdict(record)))
 
 
 def write_json(path: Path, data: Any) -> None:

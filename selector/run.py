@@ -5,11 +5,9 @@ Each stage skips what is already there, so an interrupted run goes on with the s
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -22,7 +20,6 @@ from selector.checkpoint import SelectorCheckpoint
 from selector.config import Config
 from selector.decoding.checks import check_decode
 from selector.decoding.decoder import Decoder
-from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, check_folder, load_pair
 from selector.engine.profiling import measure_profile
 from selector.errors import UserError
@@ -30,8 +27,7 @@ from selector.evaluation.console import print_rows
 from selector.evaluation.report import check_config as check_evaluate
 from selector.evaluation.report import evaluate
 from selector.latency import LatencyProfile
-from selector.manifest import Manifest
-from selector.provenance import read_json, write_json
+from selector.provenance import as_json, read_json, write_json
 from selector.records import RootDataset
 from selector.training.export import export
 from selector.training.fit import train
@@ -68,9 +64,7 @@ class Chain:
 
     def generate(self) -> None:
         """Make the data set, or what is missing of it."""
-        manifest = generate(self.config, self.data_path, pair=self.pair, console=self.console)
-        if failed := [unit for unit in manifest.units if unit.status == "failed"]:
-            self.console.print(f"{len(failed)} trajectories failed; they are named above and left out.")
+        generate(self.config, self.data_path, pair=self.pair, console=self.console)
 
     def train(self) -> None:
         """Train one selector a verifier, from where an interrupted training stopped."""
@@ -107,8 +101,8 @@ class Chain:
         folder = self.checkpoint_path / max(speeds, key=lambda name: speeds[name])
         settings = self.config.decode
         decoder = Decoder.with_selector(self.pair, SelectorCheckpoint.load(folder), self.latency)
-        sampling = Sampling(settings.temperature, settings.top_p, settings.top_k)
-        generation = decoder.generate(SAMPLE_PROMPT, min(settings.max_new_tokens, 128), sampling, settings.seed)
+        length = min(settings.max_new_tokens, 128)
+        generation = decoder.generate(SAMPLE_PROMPT, length, check_decode(settings), settings.seed)
         self.console.rule("A sample")
         self.console.print(f"{SAMPLE_PROMPT}\n", style="bold", markup=False)
         self.console.print(generation.text, markup=False)
@@ -127,7 +121,7 @@ def run_chain(config: Config, out: Path, console: Console | None = None) -> None
     chain = Chain(config, out, console)
     stages: list[tuple[str, str, Callable[[], None]]] = [
         ("Pass times", "measure both models on this machine: about half a minute, 10 kB", chain.profile),
-        ("Data", data_estimate(config, chain.data_path), chain.generate),
+        ("Data", "both models over the prompts, the longest stage; what is left to make follows", chain.generate),
         ("Training", "one selector a verifier: under a minute each, 10 MB each", chain.train),
         ("Evaluation", "held-out prompts, offline: about 10 seconds a verifier, 2 MB", chain.evaluate),
         ("Export", "checkpoint folders for decoding: a second, 2 MB each", chain.export),
@@ -140,7 +134,7 @@ def run_chain(config: Config, out: Path, console: Console | None = None) -> None
 
 def claim(config: Config, out: Path) -> None:
     """A run folder belongs to one configuration."""
-    path, mine = out / "config.json", json.loads(json.dumps(asdict(config)))
+    path, mine = out / "config.json", as_json(config)
     if path.exists():
         stored = read_json(path, "give another folder")
         for section, values in mine.items():
@@ -170,15 +164,6 @@ def check_stages(config: Config) -> None:
     check_evaluate(config.evaluate)
     check_folder("pair.target", config.pair.target)
     check_folder("pair.draft", config.pair.draft)
-
-
-def data_estimate(config: Config, folder: Path) -> str:
-    """Trajectories, roots and bytes that are left to make."""
-    units = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
-    done = 0
-    if (folder / "manifest.json").exists():
-        done = sum(unit.status == "done" for unit in Manifest.load(folder).units)
-    return estimate(config, len(units) - done, folder).describe()
 
 
 @contextmanager

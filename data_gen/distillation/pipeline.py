@@ -22,6 +22,7 @@ from selector.distributions import Sampling
 from selector.engine.early_exit import build_early_exit, load_draft, save_draft
 from selector.engine.huggingface import load_target
 from selector.errors import UserError
+from selector.provenance import as_json, write_json, write_text
 
 TEMPERATURES = (0.2, 0.6, 1.0)
 console = Console()
@@ -46,7 +47,7 @@ def distill(config: Config, folder: Path, work: Path) -> None:
         task = progress.add_task("training", total=training.total_shards, completed=training.done_shards)
         training.run(work / "training.pt", lambda row: _log(work, row, progress, task, training))
     held_out = training.acceptance(held_out_shards, TEMPERATURES)
-    info = {"head_tokens": len(head_tokens), "target": config.pair.target, "distill": json_ready(settings)}
+    info = {"head_tokens": len(head_tokens), "target": config.pair.target, "distill": as_json(settings)}
     save_draft(draft, folder, layers=settings.layers, head_tokens=head_tokens, info=info)
     write_card(folder, config, held_out)
 
@@ -63,21 +64,16 @@ def hold_out(shards: list[tuple[Path, int]], tokens: int) -> tuple[list[Path], l
     return paths[:count], paths[count:]
 
 
-def json_ready(value: Any) -> Any:
-    """A dataclass as plain JSON types."""
-    return json.loads(json.dumps(vars(value)))
-
-
 def _claim(work: Path, config: Config) -> None:
     """A work folder belongs to one configuration; it is made if need be."""
     if work.exists() and not work.is_dir():
         raise UserError(f"work is {str(work)!r}: it is a file; choose a folder.")
     work.mkdir(parents=True, exist_ok=True)
-    mine = json.dumps({"pair": json_ready(config.pair), "distill": json_ready(config.distill)}, indent=1)
+    mine = json.dumps({"pair": as_json(config.pair), "distill": as_json(config.distill)}, indent=1)
     path = work / "distill.json"
     if path.exists() and path.read_text() != mine:
         raise UserError(f"work is {str(work)!r}: it holds another distillation; choose another folder or remove it.")
-    path.write_text(mine)
+    write_text(path, mine)
 
 
 def _sample(
@@ -138,7 +134,7 @@ def write_card(folder: Path, config: Config, held_out: dict[float, float] | None
     `held_out`: acceptance rate by temperature on the sampled text that was kept from training.
     """
     rows = measure_draft(folder, config)
-    (folder / "acceptance.json").write_text(json.dumps(rows, indent=1) + "\n")
+    write_json(folder / "acceptance.json", rows)
     table = Table("temperature", "task", "acceptance rate", "prompts")
     lines = ["| temperature | task | acceptance rate | prompts |", "| --- | --- | --- | --- |"]
     for row in rows:
@@ -147,7 +143,7 @@ def write_card(folder: Path, config: Config, held_out: dict[float, float] | None
         table.add_row(*cells)
         lines.append(f"| {' | '.join(cells)} |")
     console.print(table)
-    (folder / "README.md").write_text(_card(config, "\n".join(lines) + _held_out_sentence(held_out or {})))
+    write_text(folder / "README.md", _card(config, "\n".join(lines) + _held_out_sentence(held_out or {})))
 
 
 def _held_out_sentence(rates: dict[float, float]) -> str:

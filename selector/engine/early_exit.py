@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from selector.errors import UserError
+from selector.provenance import write_json
 
 SCHEMA = 1
 KIND = "early_exit"
@@ -88,9 +89,7 @@ def save_draft(
     temporary = folder / "model.safetensors.tmp"
     save_file(tensors, temporary)
     os.replace(temporary, folder / "model.safetensors")
-    config = {"schema": SCHEMA, "kind": KIND, "layers": layers, **info}
-    (folder / "config.json.tmp").write_text(json.dumps(config, indent=1) + "\n")
-    os.replace(folder / "config.json.tmp", folder / "config.json")
+    write_json(folder / "config.json", {"schema": SCHEMA, "kind": KIND, "layers": layers, **info})
 
 
 def _pack(name: str, value: Tensor) -> dict[str, Tensor]:

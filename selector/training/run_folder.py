@@ -19,7 +19,7 @@ from selector.config import TrainConfig
 from selector.errors import UserError
 from selector.latency import LatencyProfile
 from selector.manifest import Manifest
-from selector.provenance import content_hash, git_revision, read_json, versions, write_json
+from selector.provenance import as_json, content_hash, git_revision, read_json, versions, write_json
 from selector.training.splits import Splits
 
 SCHEMA = 1
@@ -88,7 +88,7 @@ def open_run(path: Path, config: TrainConfig, manifest: Manifest, profile: Laten
     run = RunFolder(path)
     info: dict[str, Any] = {
         "schema": SCHEMA,
-        "config": _plain(asdict(config)),
+        "config": as_json(config),
         "data_hash": manifest.hash(),
         "profile_hash": content_hash(asdict(profile)),
     }
@@ -116,10 +116,3 @@ def _refuse_other_run(path: Path, there: dict[str, Any], here: dict[str, Any]) -
 
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists, as JSON gives them back."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value

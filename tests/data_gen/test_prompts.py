@@ -22,12 +22,12 @@ def write(tmp_path, *lines):
     return str(path)
 
 
-def test_builtin_has_twenty_of_each_task_with_unique_texts():
+def test_builtin_has_sixty_of_each_task_with_unique_texts():
     prompts = load_prompts(["builtin"])
     assert Counter(prompt.task for prompt in prompts) == dict.fromkeys(
-        ["writing", "coding", "translation", "math_easy", "math_hard"], 20
+        ["writing", "coding", "translation", "math_easy", "math_hard"], 60
     )
-    assert len({prompt.messages[0]["content"] for prompt in prompts}) == 100
+    assert len({prompt.messages[0]["content"] for prompt in prompts}) == 300
     assert all(prompt.licence == "Apache-2.0" for prompt in prompts)
     assert all("\\boxed{}" in p.messages[0]["content"] for p in prompts if p.task.startswith("math"))
 

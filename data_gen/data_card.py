@@ -59,9 +59,9 @@ def data_card(manifest: Manifest, units: list[WorkUnit]) -> str:
             "| `target_hidden`, `draft_hidden_prev`, `draft_hidden_root` | float16 hidden states: both models' at the "
             "token before the root token, and the draft's at the root token |",
             f"| `scalars` | {', '.join(manifest.scalars)} |",
-            "| `efficiency_<verifier>` | expected tokens of a decoding step for each action: means over the first "
-            "and the second half of the super-trees, row-major `[2, actions]` |",
-            "| `standard_error_<verifier>` | of the mean over all super-trees, `[actions]` |",
+            "| `efficiency_<verifier>` | float16: expected tokens of a decoding step for each action: means over the "
+            "first and the second half of the super-trees, row-major `[2, actions]` |",
+            "| `standard_error_<verifier>` | float16: of the mean over all super-trees, `[actions]` |",
             "",
             "The order of the actions is that of `ActionSpace(*action_space).expansions`. No text is stored.",
             "",

@@ -41,7 +41,7 @@ class Estimate:
 def estimate(config: Config, num_units: int, folder: Path) -> Estimate:
     """Roots and bytes of `num_units` units. Raises UserError when the disk cannot hold them."""
     target, draft = hidden_sizes(config.pair)
-    labels = len(config.generate.verifiers) * 3 * count_actions(config.action_space) * 4
+    labels = 2 * len(config.generate.verifiers) * 3 * count_actions(config.action_space)
     per_root = 2 * (target + 2 * draft) + 4 * len(SCALARS) + labels + PLAIN_BYTES
     roots = num_units * math.ceil(config.generate.max_new_tokens / config.generate.root_every)
     total = roots * per_root + num_units * SHARD_BYTES

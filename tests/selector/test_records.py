@@ -61,8 +61,8 @@ def test_round_trip(tmp_path):
             assert torch.equal(dataset.hidden[name][row], getattr(record, name).half().float())
         assert torch.equal(dataset.scalars[row], record.scalars)
         for verifier in VERIFIERS:
-            assert torch.equal(dataset.efficiency[verifier][row], record.efficiency[verifier])
-            assert torch.equal(dataset.standard_error[verifier][row], record.standard_error[verifier])
+            assert torch.equal(dataset.efficiency[verifier][row], record.efficiency[verifier].half().float())
+            assert torch.equal(dataset.standard_error[verifier][row], record.standard_error[verifier].half().float())
     assert dataset.settings[0].tolist() == pytest.approx([0.6, 0.9])
     assert dataset.context_length.tolist() == list(range(10, 16))
     assert dataset.mean_efficiency("naive").shape == (6, len(SPACE))
@@ -93,8 +93,8 @@ def spoiled_labels(value: float) -> dict[str, torch.Tensor]:
     ("changes", "word"),
     [
         ({"efficiency": spoiled_labels(float("nan"))}, "efficiency_traversal of row 0 is NaN"),
-        ({"efficiency": spoiled_labels(0.9)}, "efficiency_traversal of row 0 for action 2 is 0.9"),
-        ({"efficiency": spoiled_labels(5.1)}, "must lie between 1 and 5"),
+        ({"efficiency": spoiled_labels(0.875)}, "efficiency_traversal of row 0 for action 2 is 0.875"),
+        ({"efficiency": spoiled_labels(5.125)}, "must lie between 1 and 5"),
         ({"scalars": torch.tensor([0.0, float("inf"), 0.0])}, "scalars of row 0"),
         ({"draft_hidden_root": torch.full((4,), float("nan"))}, "draft_hidden_root of row 0"),
         ({"context_length": -1}, "context_length"),

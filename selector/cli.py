@@ -43,7 +43,7 @@ VERBS = {
     "export": "Write the selectors of a run as checkpoint folders for decoding.",
     "decode": "Decode a prompt with a checkpoint, streaming text and ending with statistics.",
     "profile": "Measure this machine's pass times.",
-    "bench": "Measure decoding throughput against plain and assisted decoding, interleaved.",
+    "bench": "Measure on this machine: decoding.",
     "verify": "Check verification algorithms against a file of worked cases.",
     "distill": "Make an early-exit draft for a target.",
     "run": "The whole chain from one configuration; each stage skips what is already there.",
@@ -60,7 +60,6 @@ SHOWN = {
     "export": set(),
     "decode": {"pair", "decode"},
     "profile": {"pair"},
-    "bench": {"pair", "decode"},
     "distill": {"pair", "distill"},
     "run": set(SECTIONS),
 }
@@ -75,7 +74,8 @@ class _Parser(ArgumentParser):
         keys = [f"{name}.{key}" for name, section in SECTIONS.items() for key in section.__annotations__]
         near = difflib.get_close_matches(unknown[1], keys, n=1, cutoff=0.7) if unknown else []
         hint = f" Did you mean {near[0]!r}?" if near and unknown and near[0] != unknown[1] else ""
-        print(f"{self.prog.replace(' [options]', '')}: {message.rstrip('.')}.{hint}", file=sys.stderr)
+        prog = re.sub(r" \[[^]]*\]", "", self.prog)
+        print(f"{prog}: {message.rstrip('.')}.{hint}", file=sys.stderr)
         raise SystemExit(2)
 
 
@@ -87,10 +87,10 @@ def build_parser() -> ArgumentParser:
     verbs = parser.add_subcommands(required=True, dest="verb")
     for verb, description in VERBS.items():
         sub = _Parser(description=description, usage=f"ddte {verb} [--config FILE] [flags]", allow_abbrev=False)
+        verbs.add_subcommand(verb, sub, help=description)  # first, since one verb has verbs of its own
         _ARGUMENTS[verb](sub)
-        if verb != "verify":
+        if verb in SHOWN:
             _add_sections(sub, SHOWN[verb])
-        verbs.add_subcommand(verb, sub, help=description)
     return parser
 
 
@@ -143,7 +143,15 @@ def _profile(parser: ArgumentParser) -> None:
 
 
 def _bench(parser: ArgumentParser) -> None:
-    parser.add_argument("what", choices=["decode"], help="what to measure")
+    kinds = parser.add_subcommands(required=True, dest="what")
+    for kind, (description, shown, arguments) in BENCHES.items():
+        sub = _Parser(description=description, usage=f"ddte bench {kind} [--config FILE] [flags]", allow_abbrev=False)
+        kinds.add_subcommand(kind, sub, help=description)
+        arguments(sub)
+        _add_sections(sub, shown)
+
+
+def _bench_decode(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint", type=list[Path], default=[], help="selectors to measure, with their best static trees"
     )
@@ -165,6 +173,11 @@ def _bench(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--require-speedup", type=float, default=None, help="exit 1 when the best arm is slower than this"
     )
+
+
+BENCHES: dict[str, tuple[str, set[str], Callable[[ArgumentParser], None]]] = {
+    "decode": ("Throughput against plain and assisted decoding, interleaved.", {"pair", "decode"}, _bench_decode),
+}
 
 
 def _verify(parser: ArgumentParser) -> None:

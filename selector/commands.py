@@ -154,10 +154,18 @@ def print_stats(stats: DecodeStats) -> None:
 
 
 def bench(arguments: Any) -> int:
-    """Measure decoding throughput; returns the exit code."""
+    """Run one benchmark; returns the exit code."""
+    return int(_BENCHES[arguments.what](arguments[arguments.what]) or 0)
+
+
+def bench_decode(arguments: Any) -> int:
+    """Decoding throughput beside plain and assisted decoding."""
     from selector.bench import bench_command
 
     return bench_command(arguments, resolve_config(arguments))
+
+
+_BENCHES = {"decode": bench_decode}
 
 
 def verify(arguments: Any) -> int:

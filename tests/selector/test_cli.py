@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from selector import commands
-from selector.cli import PIPE_CLOSED, SECTIONS, SHOWN, VERBS, main
+from selector.cli import BENCHES, PIPE_CLOSED, SECTIONS, SHOWN, VERBS, main
 
 CONFIG = Path(__file__).parents[2] / "configs" / "smollm2-135m.yaml"
 
@@ -46,6 +46,14 @@ def test_help_of_every_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> No
         assert f"--{name}." in shown
     for name in set(SECTIONS) - SHOWN.get(verb, set()):
         assert f"--{name}." not in shown
+
+
+@pytest.mark.parametrize("kind", BENCHES)
+def test_help_of_every_bench(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", kind, "--help"])
+    assert stop.value.code == 0
+    assert f"usage: ddte bench {kind}" in capsys.readouterr().out
 
 
 def test_help_loads_no_heavy_library() -> None:

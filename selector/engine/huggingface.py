@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from selector.config import EMBEDDED_TARGET, PairConfig
 from selector.engine.causal_model import HuggingFaceModel
@@ -17,7 +20,7 @@ from selector.engine.early_exit import is_early_exit, load_draft
 from selector.engine.embedded import embedded_folder
 from selector.errors import UserError
 
-__all__ = ["HuggingFaceModel", "Pair", "load_pair"]
+__all__ = ["HuggingFaceModel", "Pair", "load_pair", "pair_with"]
 
 DAMAGED = OSError, ValueError, TypeError, AttributeError, SafetensorError  # what transformers raises for bad folders
 
@@ -62,17 +65,26 @@ class Pair:
 def load_pair(config: PairConfig) -> Pair:
     """Load both models. Raises UserError when one is missing, is not supported, or they do not fit together."""
     check_folder("draft", config.draft)
-    draft_kind = "early exit" if is_early_exit(Path(config.draft)) else "plain"
-    if draft_kind == "plain":
+    if not is_early_exit(Path(config.draft)):
         tokenizer = _load_tokenizer("target", target_source(config))
         check_vocabularies(tokenizer, _load_tokenizer("draft", config.draft))
-    target_model, tokenizer = load_target(config)
+    return pair_with(*load_target(config), config)
+
+
+def pair_with(
+    target_model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    config: PairConfig,
+    draft_model: PreTrainedModel | None = None,
+) -> Pair:
+    """The pair of a loaded target; the draft is `draft_model`, or loaded from `config.draft` in the target's dtype."""
     device, dtype = target_model.device, target_model.dtype
     target = HuggingFaceModel(target_model, tokenizer=tokenizer)
-    if draft_kind == "early exit":
+    support = None
+    if draft_model is None and is_early_exit(Path(config.draft)):
         draft_model, support = load_draft(Path(config.draft), target_model)
-    else:
-        draft_model, support = _load_model("draft", config.draft, dtype, device), None
+    elif draft_model is None:
+        draft_model = _load_model("draft", config.draft, dtype, device)
     draft = HuggingFaceModel(draft_model, support, tokenizer)
     if draft.vocab_size != target.vocab_size:
         message = f"draft {config.draft!r} has a vocabulary of {draft.vocab_size} tokens and the target one of "
@@ -147,11 +159,24 @@ def check_vocabularies(target: PreTrainedTokenizerBase, draft: PreTrainedTokeniz
 def _load_model(field: str, source: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
     check_folder(field, source)
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+        with quiet():
+            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
     except DAMAGED as error:
         raise _not_loaded(field, source, error) from None
     moved: PreTrainedModel = model.to(device)
     return moved
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars of transformers inside: models load in seconds, and the bars cut through other output."""
+    enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            logging.enable_progress_bar()
 
 
 def _load_tokenizer(field: str, source: str) -> PreTrainedTokenizerBase:

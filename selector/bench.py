@@ -21,7 +21,7 @@ from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
 from selector.errors import UserError
 from selector.latency import LatencyProfile
-from selector.provenance import check_place, write_json
+from selector.provenance import check_file, write_json
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import get_verifier
 
@@ -37,9 +37,7 @@ def bench_command(arguments: Any, config: Config) -> int:
     check_config(config.evaluate)
     get_verifier(arguments.verifier)
     if arguments.json:
-        check_place("json", arguments.json)
-        if arguments.json.is_dir():
-            raise UserError(f"json is {str(arguments.json)!r}, which is a folder: give a file.")
+        check_file("json", arguments.json)
     prompts = load_prompts(arguments.prompts, arguments.prompts_per_task)
     settings = bench_settings(arguments.settings, config.decode)
     expansions = [Expansion.parse(text) for text in arguments.static]

@@ -43,7 +43,7 @@ VERBS = {
     "export": "Write the selectors of a run as checkpoint folders for decoding.",
     "decode": "Decode a prompt with a checkpoint, streaming text and ending with statistics.",
     "profile": "Measure this machine's pass times.",
-    "bench": "Measure on this machine: decoding.",
+    "bench": "Measure on this machine: decoding, verification.",
     "verify": "Check verification algorithms against a file of worked cases.",
     "distill": "Make an early-exit draft for a target.",
     "run": "The whole chain from one configuration; each stage skips what is already there.",
@@ -175,8 +175,19 @@ def _bench_decode(parser: ArgumentParser) -> None:
     )
 
 
+def _bench_verification(parser: ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=list[int], default=[8, 16, 33, 65], help="sizes of the tree")
+    parser.add_argument(
+        "--vocabularies", type=list[int], default=[32_000, 49_152, 152_064, 262_144], help="sizes of the vocabulary"
+    )
+    parser.add_argument("--verifiers", type=list[str], default=[], help="names (default: all)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="time for each pair of sizes")
+    parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
+
+
 BENCHES: dict[str, tuple[str, set[str], Callable[[ArgumentParser], None]]] = {
     "decode": ("Throughput against plain and assisted decoding, interleaved.", {"pair", "decode"}, _bench_decode),
+    "verification": ("Time of a step's verification beside one read of its laws.", set(), _bench_verification),
 }
 
 

@@ -165,7 +165,14 @@ def bench_decode(arguments: Any) -> int:
     return bench_command(arguments, resolve_config(arguments))
 
 
-_BENCHES = {"decode": bench_decode}
+def bench_verification(arguments: Any) -> int:
+    """Time of each verifier beside one read of the laws."""
+    from selector.verification_bench import bench_verification as bench_verifiers
+
+    return bench_verifiers(arguments)
+
+
+_BENCHES = {"decode": bench_decode, "verification": bench_verification}
 
 
 def verify(arguments: Any) -> int:

@@ -51,6 +51,13 @@ def check_place(field: str, path: Path) -> None:
         raise UserError(f"{field} is {str(path)!r}: {str(above)!r} is no folder to write to; give another place.")
 
 
+def check_file(field: str, path: Path) -> None:
+    """A UserError if no file can be made at `path`; see `check_place`."""
+    check_place(field, path)
+    if path.is_dir():
+        raise UserError(f"{field} is {str(path)!r}, which is a folder: give a file.")
+
+
 def as_json(record: Any) -> Any:
     """A dataclass as the JSON types that a file gives back: tuples become lists."""
     return json.loads(json.dumps(asdict(record)))

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from selector.errors import UserError
 
 INITIAL_ROWS = 256
+KINDS = ("full_attention", "sliding_attention")  # of layers, where a configuration names them
 
 
 class RowBuffer:
@@ -117,10 +118,21 @@ class PathCache(Cache):
         self.rows = start + len(path)
 
 
-def check_cache(config: Any, name: str) -> None:
-    """Refuse a model whose cache is not full attention in every layer: it could not be rolled back to a path."""
+def sliding_window(config: Any, name: str) -> int | None:
+    """The window of a model's sliding layers; None where all of them see everything.
+
+    Raises UserError for a cache that could not be rolled back to a path: recurrent, chunked, or of two windows.
+    """
+    kinds = getattr(config.get_text_config(decoder=True), "layer_types", None) or []
+    windows, refused = set(), [kind for kind in kinds if kind not in KINDS]
     for layer in DynamicCache(config=config).layers:
-        if type(layer) is not DynamicLayer:
-            kind = type(layer).__name__.removesuffix("Layer")
-            message = f"model {name!r} has a {kind} cache, which cannot be rolled back: take one with full attention."
-            raise UserError(message)
+        if type(layer) is DynamicSlidingWindowLayer:
+            windows.add(layer.sliding_window)
+        elif type(layer) is not DynamicLayer:
+            refused.append(type(layer).__name__.removesuffix("Layer"))
+    if refused:
+        message = f"model {name!r} has a {refused[0]} cache, which cannot be rolled back: "
+        raise UserError(message + "take one with full or sliding attention.")
+    if len(windows) > 1:
+        raise UserError(f"model {name!r} has sliding windows of {sorted(windows)}: take one with a single window.")
+    return windows.pop() if windows else None

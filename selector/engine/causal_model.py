@@ -16,8 +16,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicCache
 
 from selector.engine.attention import grouped_rows, switchable_configs
-from selector.engine.cache import PathCache, check_cache
+from selector.engine.cache import PathCache, sliding_window
 from selector.engine.language_model import Scores
+from selector.engine.packing import packed, packing_pays
+from selector.engine.pending import PendingRows, Visible, windowed
 from selector.errors import UserError
 
 MASKED_BACKENDS = ("sdpa", "eager")  # attention implementations that honour a 4-D mask
@@ -27,12 +29,21 @@ FINGERPRINT_SAMPLES = 16
 class HuggingFaceModel:
     """See `LanguageModel`. The wrapped model's own state and configuration are left as they are.
 
-    Raises UserError for a cache that cannot be rolled back and for an attention backend without 4-D masks.
+    Layers with a sliding window keep all rows, so that any path can be kept; their masks hold the window.
     """
 
     def __init__(
-        self, model: PreTrainedModel, support: Tensor | None = None, tokenizer: PreTrainedTokenizerBase | None = None
+        self,
+        model: PreTrainedModel,
+        support: Tensor | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        vocab_size: int | None = None,
     ) -> None:
+        """`support`: the tokens of a reduced head. `vocab_size`: that of the pair, where a draft's is padded otherwise.
+
+        Columns past `vocab_size` are cut; where the model has fewer, they are its support. Raises UserError for a
+        cache that cannot be rolled back and for an attention backend without 4-D masks.
+        """
         self.model: Any = model.train(False)
         self.tokenizer = tokenizer
         self.device = model.device
@@ -41,20 +52,26 @@ class HuggingFaceModel:
         if backend not in MASKED_BACKENDS:
             message = f"attention backend is {backend!r} for model {name!r}, which ignores tree masks: load it with "
             raise UserError(message + "attn_implementation='sdpa'.")
-        check_cache(model.config, name)
-        self.vocab_size = int(self.model.get_input_embeddings().num_embeddings)
+        self._window = sliding_window(model.config, name)
+        self._mixed = getattr(model.config.get_text_config(decoder=True), "layer_types", None) is not None
+        self._rows = int(self.model.get_input_embeddings().num_embeddings)
+        columns = self._rows if support is None else len(support)
+        self.vocab_size = vocab_size or self._rows
+        if support is None and self._rows < self.vocab_size:
+            support = torch.arange(self._rows)
         self.max_length = max_positions(model)
         self.support = None if support is None else support.to(self.device)
         parameters = inspect.signature(type(model).forward).parameters
-        self._configs = switchable_configs(model)
+        self._passes: Any = packed(model) if packing_pays(model) else model
+        self._configs = switchable_configs(self._passes)
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
         probe = DynamicCache()
         zero = torch.zeros(1, 1, dtype=torch.long, device=self.device)
         scores = self._forward(zero, None, zero, probe, 1)
         self.hidden_size = scores.hidden.shape[1]
-        columns = self.vocab_size if support is None else len(support)
-        if scores.logits.shape[1] != columns:
-            raise UserError(f"model {name!r} has {scores.logits.shape[1]} output tokens, not {columns}: not supported.")
+        found = len(self.model.get_output_embeddings().weight)
+        if found != columns:
+            raise UserError(f"model {name!r} has {found} output tokens, not {columns}: not supported.")
         self._cache = PathCache(probe)
         self._pending = PendingRows()
         self._length = 0
@@ -98,13 +115,16 @@ class HuggingFaceModel:
         positions = torch.tensor(depths, device=self.device).add_(self._length)
         if visible is not None:
             mask = self._mask(count, visible)
-        elif count > 1 and cached > 0:
+        elif cached > 0 and (count > 1 or self._window is not None):
             mask = self._mask(count, np.tri(count, cached - self._length + count, cached - self._length, dtype=bool))
         else:
-            mask = None  # one row that sees everything, or a prompt from an empty cache: plain causal attention
+            mask = None  # one row that sees everything, or a prompt from an empty cache: the model's own mask
+        ids = tokens.to(self.device)
+        if self._rows < self.vocab_size:
+            ids = ids.clamp(max=self._rows - 1)  # a padded token of the target, which this draft does not have
         self._cache.reserve(count)
         with grouped_rows(self._configs if mask is not None or count == 1 else ()):
-            scores = self._forward(tokens.to(self.device)[None], mask, positions[None], self._cache, last_rows)
+            scores = self._forward(ids[None], mask, positions[None], self._cache, last_rows)
         self._cache.rows += count
         return scores
 
@@ -115,21 +135,31 @@ class HuggingFaceModel:
         self._length += len(path)
         self._pending = PendingRows()
 
-    def _mask(self, count: int, visible: np.ndarray[Any, np.dtype[np.bool_]]) -> Tensor:
-        """Additive `[1, 1, count, length + pending]`: every row sees the committed context, and `visible`."""
-        mask = np.zeros((1, 1, count, self._length + visible.shape[1]), dtype=np.float32)
-        mask[0, 0, :, self._length :] = np.where(visible, 0.0, -np.inf)
-        return torch.from_numpy(mask).to(self.device, self.model.dtype)
+    def _mask(self, count: int, visible: Visible) -> Tensor | dict[str, Tensor]:
+        """Additive `[1, 1, count, length + pending]`: every row sees the committed context, and `visible`.
+
+        A model with layers of two kinds gets a mask of each.
+        """
+        seen = np.ones((count, self._length + visible.shape[1]), dtype=bool)
+        seen[:, self._length :] = visible
+        if self._window is None:
+            return self._additive(seen)
+        near = self._additive(windowed(visible, self._pending.depths, self._length, self._window))
+        return {"full_attention": self._additive(seen), "sliding_attention": near} if self._mixed else near
+
+    def _additive(self, seen: Visible) -> Tensor:
+        mask = torch.from_numpy(np.where(seen, np.float32(0), np.float32(-np.inf)))
+        return mask[None, None].to(self.device, self.model.dtype)
 
     @torch.inference_mode()
-    def _forward(self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: Any, last_rows: int) -> Scores:
+    def _forward(self, ids: Tensor, mask: Any, positions: Tensor, cache: Any, last_rows: int) -> Scores:
         """One pass. The hidden states are the input of the output head, so the model's own head stays in charge."""
         captured: list[Tensor] = []
-        handle = self.model.get_output_embeddings().register_forward_pre_hook(
+        handle = self._passes.get_output_embeddings().register_forward_pre_hook(
             lambda _, arguments: captured.append(arguments[0])
         )
         try:
-            output = self.model(
+            output = self._passes(
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=positions,
@@ -139,7 +169,7 @@ class HuggingFaceModel:
             )
         finally:
             handle.remove()
-        return Scores(output.logits[0], captured[0][0])
+        return Scores(output.logits[0, :, : self.vocab_size], captured[0][0].to(self.device))
 
 
 def max_positions(model: PreTrainedModel) -> int | None:
@@ -150,36 +180,3 @@ def max_positions(model: PreTrainedModel) -> int | None:
         if isinstance(limit, int) and limit > 0:
             return limit
     return None
-
-
-class PendingRows:
-    """Depths and ancestors of the rows since the last `keep`.
-
-    As long as every row follows the row before it nothing is stored but their number.
-    """
-
-    def __init__(self) -> None:
-        self.depths: list[int] = []
-        self._visible: np.ndarray[Any, np.dtype[np.bool_]] | None = None
-
-    def append(self, parents: Sequence[int]) -> tuple[list[int], np.ndarray[Any, np.dtype[np.bool_]] | None]:
-        """Depths of the new rows, and `visible [new, pending]` (self included), None for a chain."""
-        start, count = len(self.depths), len(parents)
-        if self._visible is None and list(parents) == list(range(start - 1, start + count - 1)):
-            depths = list(range(start, start + count))
-            self.depths += depths
-            return depths, None
-        visible = self._grown(start, start + count)
-        for row, parent in enumerate(parents, start):
-            if parent >= 0:
-                visible[row, : parent + 1] = visible[parent, : parent + 1]
-            visible[row, row] = True
-            self.depths.append(self.depths[parent] + 1 if parent >= 0 else 0)
-        return self.depths[start:], visible[start : start + count, : start + count]
-
-    def _grown(self, rows: int, needed: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        if self._visible is None or len(self._visible) < needed:
-            grown = np.zeros((2 * needed, 2 * needed), dtype=bool)
-            grown[:rows, :rows] = np.tri(rows, dtype=bool) if self._visible is None else self._visible[:rows, :rows]
-            self._visible = grown
-        return self._visible

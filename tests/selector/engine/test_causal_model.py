@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from conftest import tiny_llama
+from tiny_models import ARCHITECTURES, tiny_model
 from torch import Tensor
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    Llama4TextConfig,
     LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
+    Qwen3NextConfig,
 )
 
+from selector.engine.cache import sliding_window
 from selector.engine.causal_model import max_positions
 from selector.engine.huggingface import HuggingFaceModel
 from selector.errors import UserError
@@ -117,13 +122,45 @@ def test_longest_text(target: HuggingFaceModel) -> None:
     assert max_positions(BloomForCausalLM(BloomConfig(**settings))) is None
 
 
-def test_sliding_window_is_refused() -> None:
-    config = MistralConfig(
-        vocab_size=16, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, sliding_window=4,
-    )  # fmt: skip
-    with pytest.raises(UserError, match="SlidingWindow cache, which cannot be rolled back"):
-        HuggingFaceModel(MistralForCausalLM(config))
+@pytest.mark.parametrize("architecture", [name for name in ARCHITECTURES if "window" in name or "Gemma" in name])
+@pytest.mark.parametrize("context", [1, 6, 7, 8, 9, 20])
+def test_sliding_windows(architecture: str, context: int) -> None:
+    """Below, at and past the window: trees, and single rows after a path that is not the first branch."""
+    plain_model: Any = tiny_model(architecture)
+    model = HuggingFaceModel(plain_model)
+    prompt, tree = random_tokens(context), random_tokens(7, seed=1)
+    prefill(model, prompt)
+    logits = model.extend(torch.tensor(tree), PARENTS).logits
+    for node in range(7):
+        expected = plain(plain_model, prompt + [tree[row] for row in ancestors(node)])[0]
+        torch.testing.assert_close(logits[node], expected, atol=1e-4, rtol=1e-4)
+    model.keep(ancestors(5))
+    committed = prompt + [tree[row] for row in ancestors(5)]
+    for token in (3, 4):
+        committed.append(token)
+        row = model.extend(torch.tensor([token]), [-1]).logits[0]
+        model.keep([0])
+        torch.testing.assert_close(row, plain(plain_model, committed)[0], atol=1e-4, rtol=1e-4)
+
+
+def test_padded_vocabularies() -> None:
+    """Columns past the pair's vocabulary are cut; a draft with fewer rows has them as its support."""
+    wide, whole = HuggingFaceModel(tiny_llama(vocab=70), vocab_size=64), HuggingFaceModel(tiny_llama(vocab=70))
+    tokens, parents = torch.tensor([3, 5, 9]), [-1, 0, 0]
+    assert torch.equal(wide.extend(tokens, parents).logits, whole.extend(tokens, parents).logits[:, :64])
+    assert wide.support is None
+    narrow = HuggingFaceModel(tiny_llama(vocab=64), vocab_size=70)
+    assert narrow.support is not None
+    assert narrow.support.tolist() == list(range(64))
+    assert narrow.extend(torch.tensor([69]), [-1]).logits.shape == (1, 64), "a token that it does not have"
+
+
+def test_caches_that_cannot_be_rolled_back() -> None:
+    llama4 = Llama4TextConfig(num_hidden_layers=2, attention_chunk_size=4)
+    with pytest.raises(UserError, match="model 'tiny' has a chunked_attention cache, which cannot"):
+        sliding_window(llama4, "tiny")
+    with pytest.raises(UserError, match="linear_attention"):
+        sliding_window(Qwen3NextConfig(num_hidden_layers=4), "tiny")
 
 
 def test_backend_without_tree_masks_is_refused(target_llama: LlamaForCausalLM) -> None:

@@ -43,7 +43,7 @@ VERBS = {
     "export": "Write the selectors of a run as checkpoint folders for decoding.",
     "decode": "Decode a prompt with a checkpoint, streaming text and ending with statistics.",
     "profile": "Measure this machine's pass times.",
-    "bench": "Measure on this machine: decoding, verification.",
+    "bench": "Measure: decoding and verification on this machine, block efficiency on a data set.",
     "verify": "Check verification algorithms against a file of worked cases.",
     "distill": "Make an early-exit draft for a target.",
     "run": "The whole chain from one configuration; each stage skips what is already there.",
@@ -185,9 +185,25 @@ def _bench_verification(parser: ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
 
 
+def _bench_efficiency(parser: ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, help="a data set made by `ddte generate`")
+    parser.add_argument(
+        "--actions",
+        type=list[str],
+        default=["(4, 0, 4)", "(4, 1, 3)", "(4, 2, 4)", "(4, 4, 4)"],
+        help="trees to compare verifiers at, each (K, L1, L2)",
+    )
+    parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
+
+
 BENCHES: dict[str, tuple[str, set[str], Callable[[ArgumentParser], None]]] = {
     "decode": ("Throughput against plain and assisted decoding, interleaved.", {"pair", "decode"}, _bench_decode),
     "verification": ("Time of a step's verification beside one read of its laws.", set(), _bench_verification),
+    "efficiency": (
+        "Tokens a step of every verifier on a data set's laws, as markdown.",
+        {"evaluate"},
+        _bench_efficiency,
+    ),
 }
 
 

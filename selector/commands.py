@@ -172,7 +172,29 @@ def bench_verification(arguments: Any) -> int:
     return bench_verifiers(arguments)
 
 
-_BENCHES = {"decode": bench_decode, "verification": bench_verification}
+def bench_efficiency(arguments: Any) -> None:
+    """Print block efficiencies of a data set's verifiers as markdown."""
+    from selector.evaluation.block_efficiency import markdown, mean_efficiencies
+    from selector.evaluation.report import check_config
+    from selector.provenance import check_file, write_json
+    from selector.records import RootDataset
+    from selector.trees.expansion import Expansion
+
+    check_config(arguments.evaluate)
+    if not arguments.actions:
+        raise UserError("actions is empty: give trees, each (K, L1, L2).")
+    actions = [Expansion.parse(text) for text in arguments.actions]
+    if arguments.json:
+        check_file("json", arguments.json)
+    dataset = RootDataset.load(arguments.data)
+    means = mean_efficiencies(dataset, actions, arguments.evaluate)
+    print(markdown(means, dataset, arguments.evaluate))
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        write_json(arguments.json, [mean.to_dict() for mean in means])
+
+
+_BENCHES = {"decode": bench_decode, "verification": bench_verification, "efficiency": bench_efficiency}
 
 
 def verify(arguments: Any) -> int:

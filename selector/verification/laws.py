@@ -7,14 +7,18 @@ state is ever carried.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 LARGEST_FACTOR = 1e30
 """`c` is cut here: a larger one overflows float32, and `c q` exceeds every `p` long before."""
+
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 class Drafts(NamedTuple):
@@ -48,6 +52,17 @@ class NodeLaws:
         self._draft_totals: dict[int, float] = {}
         self._masses: dict[tuple[int, float], float] = {}
         self._proposals: dict[int, Tensor] = {}
+        self._remembered: dict[str, dict[Any, Any]] = {}
+
+    def remember(
+        self, name: str, keys: Iterable[Key], compute: Callable[[list[Key]], Mapping[Key, Value]]
+    ) -> dict[Key, Value]:
+        """Results that solvers share or come back for: `compute` gets the keys that nobody asked for before."""
+        known: dict[Key, Value] = self._remembered.setdefault(name, {})
+        missing = [key for key in dict.fromkeys(keys) if key not in known]
+        if missing:
+            known.update(compute(missing))
+        return known
 
     def with_proposals(self, proposals: Mapping[int, Tensor]) -> NodeLaws:
         """The same target laws against other draft laws `[columns]` in some rows."""

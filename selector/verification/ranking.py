@@ -1,0 +1,56 @@
+"""Columns ranked by `p / q`, with the masses that solvers read off the ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from selector.verification.laws import NodeLaws
+
+
+class Ranking(NamedTuple):
+    """A row's columns from the worst `p / q` to the best.
+
+    Attributes:
+        order, position: column of each rank, rank of each column.
+        draft: `[columns]`, float64: by rank.
+        mass, target_mass: `[columns + 1]`, float64: draft and target mass of the ranks below each boundary.
+    """
+
+    order: Tensor
+    position: Tensor
+    draft: Tensor
+    mass: Tensor
+    target_mass: Tensor
+
+
+def rankings(laws: NodeLaws, rows: Iterable[int]) -> dict[int, Ranking]:
+    """Rankings of some rows (and others that the laws remember)."""
+    return laws.remember("rankings", rows, lambda missing: {row: _rank_row(laws, row) for row in missing})
+
+
+def _rank_row(laws: NodeLaws, row: int) -> Ranking:
+    target, draft = (law.double() for law in laws.columns(row))
+    return make_ranking(target, draft, rank(target, draft))
+
+
+def make_ranking(target: Tensor, draft: Tensor, order: Tensor) -> Ranking:
+    """The ranking of any order, worst first."""
+    position = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+    by_rank = draft.index_select(0, order)
+    mass, target_mass = map(prefix_sums, (by_rank, target.index_select(0, order)))
+    return Ranking(order, position, by_rank, mass, target_mass)
+
+
+def rank(target: Tensor, draft: Tensor) -> Tensor:
+    """Columns from the worst `p / q` to the best, `0 / 0 = 0`, `x / 0 = inf`, ties by id."""
+    ratios = torch.where(target > 0, target / draft, 0.0)
+    return ratios.argsort(stable=True)
+
+
+def prefix_sums(values: Tensor) -> Tensor:
+    """`[n + 1]`: sum of the first `0 .. n` values."""
+    return torch.nn.functional.pad(values.cumsum(0), (1, 0))

@@ -19,7 +19,6 @@ from selector.engine.attention import grouped_rows, switchable_configs
 from selector.engine.cache import PathCache, sliding_window
 from selector.engine.language_model import Scores
 from selector.engine.packing import packed, packing_pays
-from selector.engine.packing import packed, packing_pays
 from selector.engine.pending import PendingRows, Visible, windowed
 from selector.errors import UserError
 

@@ -37,10 +37,10 @@ def packing_pays(model: PreTrainedModel) -> bool:
     """Whether the model runs in bfloat16 on a CPU that multiplies it, and the packed copies fit into memory."""
     if model.device.type != "cpu" or model.dtype != torch.bfloat16 or hasattr(model, "hf_device_map"):
         return False
-    if not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return False
     needed = sum(layer.weight.numel() * 2 for layer in model.modules() if type(layer) is nn.Linear)
-    return needed < psutil.virtual_memory().available // 2
+    return bool(needed < psutil.virtual_memory().available // 2)
 
 
 @torch.inference_mode()

@@ -13,10 +13,11 @@ from selector.checkpoint_config import Head
 from selector.config import PairConfig
 from selector.decoding.checks import check_branches, check_length, check_seed, check_tokens, check_warp
 from selector.decoding.generation import Generation, Step
+from selector.decoding.guard import PLAIN, Guard
 from selector.decoding.policies import FixedPolicy, Policy, SelectorPolicy
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import DecodeStats, Stopwatch
-from selector.decoding.stopping import Stopping, TextStream
+from selector.decoding.stopping import Ending, Stopping, TextStream
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
 from selector.latency import LatencyProfile
@@ -43,9 +44,10 @@ class Decoder:
         verifier: Verifier | str,
         policy: Policy | Expansion | tuple[int, int, int],
         draft_warp: DraftWarp = "same",
+        guard: Guard | None = None,
     ) -> None:
-        """`draft_warp` is `same` as the target's, or the draft's own (temperature, top-p)."""
-        self.pair = pair
+        """`draft_warp` is `same` as the target's, or the draft's own (temperature, top-p); see `Guard`."""
+        self.pair, self.guard = pair, guard
         check_warp(draft_warp)
         self.draft_warp: DraftWarp = draft_warp
         self.verifier = get_verifier(verifier) if isinstance(verifier, str) else verifier
@@ -80,11 +82,13 @@ class Decoder:
         checkpoint: SelectorCheckpoint,
         profile: LatencyProfile | None = None,
         head: Head | Literal["auto"] = "auto",
+        guard: bool = True,
     ) -> Decoder:
-        """A decoder with a loaded selector; `profile` holds this machine's pass times."""
+        """A decoder with a loaded selector; `profile` holds this machine's pass times, for the guard as well."""
         checkpoint.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
         policy = SelectorPolicy(checkpoint, profile, head)
-        return cls(pair, checkpoint.config.verifier, policy, checkpoint.config.draft_warp)
+        watch = Guard(profile or checkpoint.profile, selected=True) if guard else None
+        return cls(pair, checkpoint.config.verifier, policy, checkpoint.config.draft_warp, watch)
 
     def stream(
         self,
@@ -103,7 +107,7 @@ class Decoder:
         range, and a text that may grow past a model's positions, before anything runs.
         """
         ids, stopping = self._prepare(prompt, max_new_tokens, seed, stop_strings, end_ids, chat_template)
-        return self._with_text(self._steps(ids, stopping, sampling, seed), stopping)
+        return self._with_text(self.steps(ids, stopping, sampling, seed), stopping)
 
     def generate(
         self,
@@ -119,7 +123,7 @@ class Decoder:
         """The whole text; see `stream`."""
         ids, stopping = self._prepare(prompt, max_new_tokens, seed, stop_strings, end_ids, chat_template)
         stats = DecodeStats()
-        for step in self._steps(ids, stopping, sampling, seed):
+        for step in self.steps(ids, stopping, sampling, seed):
             stats = step.stats
         text = stopping.cut(self.pair.decode(stopping.tokens))
         return Generation(text, stopping.tokens, stats, str(stopping.finish))
@@ -147,28 +151,41 @@ class Decoder:
         check_length({"target": pair.target, "draft": pair.draft}, len(ids), max_new_tokens)
         return ids, stopping
 
-    def _steps(self, ids: list[int], stopping: Stopping, sampling: Sampling, seed: int) -> Iterator[Step]:
+    def steps(self, prompt: Sequence[int], ending: Ending, sampling: Sampling, seed: int) -> Iterator[Step]:
+        """The decoding loop on checked token ids, until `ending` has its end; the steps hold tokens and no text."""
         pair, stats = self.pair, DecodeStats()
         stopwatch = Stopwatch(stats.seconds)
         generator = torch.Generator(pair.target.device).manual_seed(seed)
         draft_sampling = sampling if isinstance(self.draft_warp, str) else Sampling(*self.draft_warp)
         sequence = SpeculativeSequence(pair.target, pair.draft, sampling, draft_sampling, generator, stopwatch)
+        if self.guard is not None:
+            self.guard.reset()
         with stopwatch.section("prefill"):
-            sequence.prefill(ids)
-        while stopping.finish is None:
+            sequence.prefill(prompt)
+        while ending.finish is None:
             with stopwatch.section("selector"):
-                expansion = clip(self.policy.choose(sequence), stopping.remaining - 1)
-                check_branches(self.verifier, expansion)
+                expansion = self._choose(sequence, ending.remaining, stats)
             committed = sequence.step(expansion, self.verifier)
-            tokens = stopping.accept(committed.tokens)
+            tokens = ending.accept(committed.tokens)
             stats.tokens += len(tokens)
             stats.steps += 1
             stats.accepted += len(committed.tokens) - 1
             stats.drafted += committed.nodes - 1
             stats.actions[expansion] += 1
             stopwatch.switch("other")
-            yield Step(tokens, "", expansion, stats, stopping.finish)
+            yield Step(tokens, "", expansion, stats, ending.finish)
             stopwatch.restart()
+
+    def _choose(self, sequence: SpeculativeSequence, remaining: int, stats: DecodeStats) -> Expansion:
+        """The policy's tree, cut to the tokens that are left; no tree where the guard holds it back."""
+        if self.guard is not None and not self.guard.speculates(sequence.context_length):
+            stats.guarded += 1
+            return PLAIN
+        expansion = clip(self.policy.choose(sequence), remaining - 1)
+        check_branches(self.verifier, expansion)
+        if self.guard is not None:
+            self.guard.chosen(expansion)
+        return expansion
 
     def _with_text(self, steps: Iterator[Step], stopping: Stopping) -> Iterator[Step]:
         stream, written = TextStream(self.pair.decode), 0

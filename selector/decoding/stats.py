@@ -22,6 +22,7 @@ class DecodeStats:
         tokens: emitted tokens; those past an end token or a stop string are not counted.
         steps: target passes after the prompt's.
         accepted: drafted tokens accepted (the sum of `tau`); `drafted`: tree nodes scored, without the roots.
+        guarded: steps that did not speculate because the guard held them back.
         actions: how often each expansion was run, after clipping to the tokens that were left.
         seconds: by section. `draft` and `target` are model passes with their laws, `verify` accepting and the
             bonus draw, `cache` keeping the path, `selector` features and network, `other` the Python around them.
@@ -32,6 +33,7 @@ class DecodeStats:
     steps: int = 0
     accepted: int = 0
     drafted: int = 0
+    guarded: int = 0
     actions: Counter[Expansion] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SECTIONS, 0.0))
 
@@ -63,6 +65,7 @@ class DecodeStats:
         self.steps += other.steps
         self.accepted += other.accepted
         self.drafted += other.drafted
+        self.guarded += other.guarded
         self.actions.update(other.actions)
         for name, seconds in other.seconds.items():
             self.seconds[name] += seconds
@@ -76,6 +79,7 @@ class DecodeStats:
             "block_efficiency": self.block_efficiency,
             "drafted": self.drafted,
             "accepted": self.accepted,
+            "guarded": self.guarded,
             "overhead_share": self.overhead_share,
             "seconds": dict(self.seconds),
             "actions": {str(expansion): count for expansion, count in self.actions.most_common()},

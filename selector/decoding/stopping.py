@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
 
 from selector.errors import UserError
 
 Decode = Callable[[list[int]], str]
 UNFINISHED = "\ufffd"  # a token may end in the middle of a character
+
+
+class Ending(Protocol):
+    """Decides where a text ends; `tokens` are those so far, `finish` names the end once it is there."""
+
+    tokens: list[int]
+    finish: str | None
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that may still come."""
+        ...
+
+    def accept(self, committed: Sequence[int]) -> list[int]:
+        """Append what is within the end, and return it."""
+        ...
 
 
 class Stopping:
@@ -60,6 +80,41 @@ class Stopping:
     def _ends_with_stop(self) -> bool:
         tail = self._decode(self.tokens[-self._window :])
         return any(stop in tail for stop in self._stop_strings)
+
+
+class CriteriaStopping:
+    """Transformers' own stopping criteria, asked after every token as `generate` asks them.
+
+    `sequence [1, length]` is the prompt with the tokens so far, on the prompt's device.
+    """
+
+    def __init__(self, prompt: Tensor, criteria: Any) -> None:
+        """`prompt [1, length]`; one of the criteria limits the length."""
+        self.tokens: list[int] = []
+        self.finish: str | None = None
+        self._criteria, self._start, self._limit = criteria, prompt.shape[1], int(criteria.max_length)
+        self._ids = torch.cat([prompt, prompt.new_zeros(1, max(self._limit - self._start, 0))], 1)
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that may still come."""
+        return self._limit - self._start - len(self.tokens)
+
+    @property
+    def sequence(self) -> Tensor:
+        """See above."""
+        return self._ids[:, : self._start + len(self.tokens)]
+
+    def accept(self, committed: Sequence[int]) -> list[int]:
+        """Append what is within the end, and return it."""
+        before = len(self.tokens)
+        for token in committed[: self.remaining]:
+            self._ids[0, self._start + len(self.tokens)] = token
+            self.tokens.append(token)
+            if bool(self._criteria(self.sequence, None)):
+                self.finish = "stop" if self.remaining else "length"
+                break
+        return self.tokens[before:]
 
 
 class TextStream:

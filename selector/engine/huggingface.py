@@ -66,18 +66,27 @@ def load_pair(config: PairConfig) -> Pair:
     """Load both models. Raises UserError when one is missing, is not supported, or they do not fit together."""
     check_folder("draft", config.draft)
     if not is_early_exit(Path(config.draft)):
-        tokenizer = _load_tokenizer("target", target_source(config))
-        check_vocabularies(tokenizer, _load_tokenizer("draft", config.draft))
+        check_draft(config.draft, _load_tokenizer("target", target_source(config)))
     return pair_with(*load_target(config), config)
+
+
+def check_draft(draft: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a draft (a folder or a hub id) that is missing or has other tokens, before it is loaded."""
+    check_folder("draft", draft)
+    if not is_early_exit(Path(draft)):
+        check_vocabularies(tokenizer, _load_tokenizer("draft", draft))
 
 
 def pair_with(
     target_model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Any,
     config: PairConfig,
     draft_model: PreTrainedModel | None = None,
 ) -> Pair:
-    """The pair of a loaded target; the draft is `draft_model`, or loaded from `config.draft` in the target's dtype."""
+    """The pair of a loaded target; the draft is `draft_model`, or loaded from `config.draft` in the target's dtype.
+
+    `tokenizer` may be None where prompts and texts are token ids.
+    """
     device, dtype = target_model.device, target_model.dtype
     target = HuggingFaceModel(target_model, tokenizer=tokenizer)
     support = None
@@ -138,7 +147,7 @@ def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tu
     """Tokens that end a text: the generation config's, else the tokenizer's."""
     found: Any = getattr(model.generation_config, "eos_token_id", None)
     if found is None:
-        found = tokenizer.eos_token_id
+        found = getattr(tokenizer, "eos_token_id", None)
     if found is None:
         return ()
     return tuple(int(token) for token in (found if isinstance(found, (list, tuple)) else [found]))
@@ -171,12 +180,12 @@ def _load_model(field: str, source: str, dtype: torch.dtype, device: torch.devic
 def quiet() -> Iterator[None]:
     """No progress bars of transformers inside: models load in seconds, and the bars cut through other output."""
     enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         if enabled:
-            logging.enable_progress_bar()
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _load_tokenizer(field: str, source: str) -> PreTrainedTokenizerBase:

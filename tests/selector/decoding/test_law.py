@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
+from every_draw import Law, difference, every_run
 from table_model import TableModel
 from torch import Tensor
 
+from selector.decoding import guard
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling, warp
-from selector.engine import drafting
+from selector.latency import LatencyProfile
 from selector.trees import decision
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
@@ -23,51 +23,6 @@ from selector.trees.verifier import Verification
 from selector.trees.verifiers import VERIFIERS, get_verifier
 
 PROMPT = [1]
-Law = dict[tuple[int, ...], float]
-
-
-def every_run(run: Callable[[], list[int]], monkeypatch: pytest.MonkeyPatch) -> Law:
-    """The law of `run()`, one run for every sequence of draws that it can make."""
-    law: Law = defaultdict(float)
-    oracle = _Oracle()
-    for module in (drafting, decision):
-        monkeypatch.setattr(module, "draw", oracle)
-    while oracle.restart():
-        law[tuple(run())] += oracle.weight
-    return law
-
-
-class _Oracle:
-    """Depth-first search over draws."""
-
-    def __init__(self) -> None:
-        self._open: list[list[int]] | None = None
-
-    def restart(self) -> bool:
-        """Prepare the next run; False when all have been made."""
-        if self._open is None:
-            self._open = []
-        else:
-            while self._open and len(self._open[-1]) == 1:
-                self._open.pop()
-            if not self._open:
-                return False
-            self._open[-1].pop(0)
-        self._at, self.weight = 0, 1.0
-        return True
-
-    def __call__(self, probs: Tensor, generator: Any = None, rows: Tensor | None = None) -> Tensor:
-        laws = probs if rows is None else probs[rows]
-        return torch.tensor([self._choose((law / law.sum()).tolist()) for law in laws.double()])
-
-    def _choose(self, law: list[float]) -> int:
-        assert self._open is not None
-        if self._at == len(self._open):
-            self._open.append([token for token, probability in enumerate(law) if probability > 0])
-        choice = self._open[self._at][0]
-        self._at += 1
-        self.weight *= law[choice]
-        return choice
 
 
 def target_law(target: TableModel, sampling: Sampling, count: int) -> Law:
@@ -86,10 +41,6 @@ def target_law(target: TableModel, sampling: Sampling, count: int) -> Law:
 def models(size: int, support: list[int] | None = None) -> Any:
     target, draft = TableModel(size, 11), TableModel(size, 12, support=support)
     return SimpleNamespace(target=target, draft=draft, end_ids=(), decode=str)
-
-
-def difference(law: Law, expected: Law) -> float:
-    return max(abs(law.get(text, 0.0) - expected.get(text, 0.0)) for text in law.keys() | expected.keys())
 
 
 CASES = [
@@ -135,6 +86,26 @@ def test_law_with_a_reduced_head_a_warped_draft_and_a_changing_policy(
     decoder = Decoder(pair, verifier, ByContext(), draft_warp=(0.5, 1.0))
     law = every_run(lambda: decoder.generate(PROMPT, 3, Sampling(1.0)).tokens, monkeypatch)
     assert difference(law, target_law(pair.target, Sampling(1.0), 3)) < 1e-9
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_law_with_a_guard(verifier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It judges every step, so that steps are held back after some texts and not after others."""
+    monkeypatch.setattr(guard, "TRIAL", 1)
+    monkeypatch.setattr(guard, "PAUSES", (1, 2))
+    profile = LatencyProfile((1,), (1,), ((1.0,),), ((0.2,),), (0.0,), (1.0,))
+    pair = models(2)
+    decoder = Decoder(pair, verifier, Expansion(2, 0, 1), guard=guard.Guard(profile))
+    held_back = set()
+
+    def run() -> list[int]:
+        generation = decoder.generate(PROMPT, 5, Sampling(0.8))
+        held_back.add(generation.stats.guarded)
+        return generation.tokens
+
+    law = every_run(run, monkeypatch)
+    assert len(held_back) > 1
+    assert difference(law, target_law(pair.target, Sampling(0.8), 5)) < 1e-9
 
 
 @pytest.mark.parametrize("verifier", VERIFIERS)

@@ -51,3 +51,11 @@ def target(target_llama: LlamaForCausalLM) -> HuggingFaceModel:
 @pytest.fixture
 def draft(draft_llama: LlamaForCausalLM) -> HuggingFaceModel:
     return HuggingFaceModel(draft_llama)
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """The CPU and, in `make test-gpu`, a CUDA device."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return torch.device(request.param)

@@ -2,6 +2,9 @@
 
 No remote code is run and nothing is unpickled. Two of the sets are hosted as loading scripts, which `datasets` 4
 and later refuse; for these a parquet copy (LiveCodeBench) or a substitute (OpenSubtitles) is named here.
+
+`NAME@REVISION` pins a set to a commit of its repository; `opus` has two repositories, which `opus_books` and
+`opus_subtitles` name apart. What is pinned carries its revision in the prompts' `source`.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from selector.errors import UserError
@@ -30,7 +33,8 @@ Messages = list[dict[str, str]]
 class HubPart:
     """One configuration of one hub data set. `columns` are all that is read; a shuffle needs only `buffer` rows.
 
-    `build(row, index)` gives the messages, or None for a row that is left out. `revision` pins a commit.
+    `build(row, index)` gives the messages, or None for a row that is left out. `revision` pins a commit. Of `parquet`
+    files the other columns are not even downloaded.
     """
 
     path: str
@@ -41,6 +45,12 @@ class HubPart:
     licence: str
     revision: str | None = None
     buffer: int = 10_000
+    parquet: bool = True
+
+    @property
+    def source(self) -> str:
+        """The repository, and its revision where that is pinned."""
+        return f"{self.path}@{self.revision}" if self.revision else self.path
 
 
 @dataclass(frozen=True)
@@ -108,11 +118,15 @@ def _subtitles(config: str) -> HubPart:
 
 
 _BOOKS = [_books(config) for config in ("en-fr", "en-es", "en-it", "es-fr", "es-it", "fr-it")]
-_SUBTITLES = [_subtitles(config) for config in ("en-fr", "en-es", "en-it")] * 2
+_SUBTITLES = [_subtitles(config) for config in ("en-fr", "en-es", "en-it")]
 HUB_SETS: dict[str, HubSet] = {
     "math500": HubSet(
         "math_easy",
-        (HubPart("HuggingFaceH4/MATH-500", None, "test", ("problem",), _problem("problem"), "not stated"),),
+        (
+            HubPart(
+                "HuggingFaceH4/MATH-500", None, "test", ("problem",), _problem("problem"), "not stated", parquet=False,
+            ),
+        ),
         "math_easy.jsonl",
     ),
     "olympiadbench": HubSet(
@@ -143,18 +157,39 @@ HUB_SETS: dict[str, HubSet] = {
     ),
     "opus": HubSet(
         "translation",
-        tuple(itertools.chain.from_iterable(zip(_BOOKS, _SUBTITLES, strict=True))),
+        tuple(itertools.chain.from_iterable(zip(_BOOKS, _SUBTITLES * 2, strict=True))),
         "translation.jsonl",
     ),
+    "opus_books": HubSet("translation", tuple(_BOOKS), "translation.jsonl"),
+    "opus_subtitles": HubSet("translation", tuple(_SUBTITLES), "translation.jsonl"),
 }  # fmt: skip
 
 
-def load_rows(name: str, count: int) -> list[dict[str, Any]]:
+def find_set(source: str) -> HubSet | None:
+    """The set that `NAME` or `NAME@REVISION` names, None for another source.
+
+    Raises UserError for one revision of a set that has several repositories.
+    """
+    name, at, revision = source.partition("@")
+    hub_set = HUB_SETS.get(name)
+    if hub_set is None or not at:
+        return hub_set
+    if not revision:
+        raise UserError(f"prompts is {source!r}: give a commit or a tag of the hub after the @.")
+    if len({part.path for part in hub_set.parts}) > 1:
+        raise UserError(
+            f"prompts is {source!r}, but {name} is made from two repositories: pin `opus_books` and `opus_subtitles`."
+        )
+    return replace(hub_set, parts=tuple(replace(part, revision=revision) for part in hub_set.parts))
+
+
+def load_rows(name: str, hub_set: HubSet, count: int) -> list[dict[str, Any]]:
     """The first `count` prompts (0: 400, as in the paper) of a shuffled hub set, as objects of the JSONL format.
 
-    Raises UserError that names the built-in prompts and local files when the hub cannot be reached.
+    Raises UserError that names the built-in prompts and local files when the hub cannot be reached. `name` is what the
+    user wrote.
     """
-    hub_set = HUB_SETS[name]
+    prefix = name.partition("@")[0]
     try:
         turns = [_messages(part) for part in hub_set.parts]
         taken = _take(hub_set, turns, count or DEFAULT_COUNT)
@@ -167,7 +202,7 @@ def load_rows(name: str, count: int) -> list[dict[str, Any]]:
         ) from error
     return [
         {
-            "id": f"{name}-{number:05d}", "task": hub_set.task, "source": part.path, "licence": part.licence,
+            "id": f"{prefix}-{number:05d}", "task": hub_set.task, "source": part.source, "licence": part.licence,
             "messages": messages,
         }
         for number, (part, messages) in enumerate(taken)
@@ -201,6 +236,7 @@ def open_part(part: HubPart) -> Iterator[dict[str, Any]]:
     """Stream the shuffled rows of one part."""
     from datasets import load_dataset
 
-    rows = load_dataset(part.path, part.config, split=part.split, revision=part.revision, streaming=True)
-    rows = rows.select_columns(list(part.columns)).shuffle(seed=SHUFFLE_SEED, buffer_size=part.buffer)
-    return iter(rows)
+    columns = list(part.columns)
+    only = {"columns": columns} if part.parquet else {}
+    rows = load_dataset(part.path, part.config, split=part.split, revision=part.revision, streaming=True, **only)
+    return iter(rows.select_columns(columns).shuffle(seed=SHUFFLE_SEED, buffer_size=part.buffer))

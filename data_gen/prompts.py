@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from data_gen.hub_sets import HUB_SETS, load_rows
+from data_gen.hub_sets import HUB_SETS, find_set, load_rows
 from selector.errors import UserError
 
 BUILTIN = "builtin"
@@ -32,11 +32,18 @@ class Prompt:
         """Hash of the identity and the text, for content-addressed work units."""
         return sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
+    def with_system(self, text: str) -> Prompt:
+        """The prompt after a system turn, unless `text` is empty or it has one of its own."""
+        if not text or self.messages[0]["role"] == "system":
+            return self
+        return replace(self, messages=({"role": "system", "content": text}, *self.messages))
+
 
 def load_prompts(sources: Sequence[str], per_task: int = 0) -> list[Prompt]:
-    """All prompts of `sources`: `builtin`, names of hub sets, or JSONL paths; at most `per_task` of a task (0: all).
+    """All prompts of `sources`: `builtin`, hub sets (`NAME` or `NAME@REVISION`), or JSONL paths.
 
-    Raises UserError for an unknown source, a broken line (file and line are named), or an id that comes twice.
+    At most `per_task` of a task are taken (0: all). Raises UserError for an unknown source, a broken line (file
+    and line are named), or an id that comes twice.
     """
     if per_task < 0:
         raise UserError(f"prompts_per_task is {per_task}: give 0 (all) or more.")
@@ -81,8 +88,8 @@ def _from_source(source: str, per_task: int) -> Iterable[tuple[str, Prompt]]:
         folder = files("data_gen") / "builtin_prompts"
         for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
             yield from _parse_lines(entry.name, entry.read_text("utf-8"))
-    elif source in HUB_SETS:
-        for row in load_rows(source, per_task):
+    elif (hub_set := find_set(source)) is not None:
+        for row in load_rows(source, hub_set, per_task):
             yield f"hub set {source}", _parse(row)
     else:
         yield from _parse_lines(source, _read(source))

@@ -37,12 +37,13 @@ class WorkUnit:
 def plan_units(config: GenerateConfig, prompts: list[Prompt]) -> list[WorkUnit]:
     """The units of a run. Prompt `i` of a task takes settings `i .. i + settings_per_prompt - 1`, in a circle.
 
-    Tasks take turns, so that a data set that was stopped early holds something of each.
+    Tasks take turns, so that a data set that was stopped early holds something of each. The system prompt becomes
+    part of the prompts, and thereby of the units' ids.
     """
     check_generate(config)
     tasks: dict[str, list[tuple[int, Prompt]]] = defaultdict(list)
     for index, prompt in enumerate(prompts):
-        tasks[prompt.task].append((index, prompt))
+        tasks[prompt.task].append((index, prompt.with_system(config.system_prompt)))
     units = []
     for place in range(max(map(len, tasks.values()))):
         for entries in tasks.values():

@@ -47,7 +47,7 @@ class GenerateConfig:
     """Data generation.
 
     Attributes:
-        prompts: `builtin`, or paths of JSONL files.
+        prompts: `builtin`, paths of JSONL files, or hub sets, `math500` or pinned `math500@REVISION`.
         prompts_per_task: at most this many prompts of each task; 0 takes all.
         settings: (temperature, top-p) pairs; prompt `i` of a task is sampled at setting `i + j` for each
             `j < settings_per_prompt`, so that tasks and settings cross.
@@ -57,7 +57,8 @@ class GenerateConfig:
         root_every: one root every so many tokens.
         num_samples: super-trees a root (`s`); an even number, since the oracle is chosen on one half.
         verifiers: which verifiers are labelled.
-        chat_template: apply the tokenizer's chat template.
+        chat_template: apply the tokenizer's chat template; without it a prompt's turns are joined by blank lines.
+        system_prompt: a system turn before every prompt that has none; empty for none.
         seed: of everything that is drawn.
     """
 
@@ -71,6 +72,7 @@ class GenerateConfig:
     num_samples: int = 4
     verifiers: list[str] = field(default_factory=lambda: ["nss", "naive", "specinfer", "traversal"])
     chat_template: bool = True
+    system_prompt: str = ""
     seed: int = 0
 
 

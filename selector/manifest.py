@@ -1,7 +1,12 @@
-"""The manifest of a data set: what was generated, from what, and how far it got."""
+"""The manifest of a data set: what was generated, from what, and how far it got.
+
+While a run goes on, the units that end are lines of a journal beside `manifest.json`, since rewriting a manifest of
+25,000 units after each of them would take hours. `Manifest.load` reads both as one; a finished set has no journal.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +19,7 @@ from selector.trees.expansion import ActionSpace
 SCHEMA = 1
 STATUSES = ("pending", "done", "failed")
 FILE_NAME = "manifest.json"
+JOURNAL = "ended_units.jsonl"
 REMEDY = "make the data set with `ddte generate`"
 
 
@@ -77,14 +83,35 @@ class Manifest:
         return rows
 
     def save(self, folder: Path) -> None:
-        """Write `manifest.json` atomically."""
+        """Write `manifest.json` atomically; the journal is then part of it and goes."""
         write_json(folder / FILE_NAME, asdict(self))
+        (folder / JOURNAL).unlink(missing_ok=True)
+
+    def record(self, place: int, unit: Unit, folder: Path) -> None:
+        """Unit number `place` has ended: say so here and in the journal."""
+        self.units[place] = unit
+        with (folder / JOURNAL).open("a", encoding="utf-8") as journal:
+            journal.write(json.dumps(asdict(unit)) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
-        """Read `folder/manifest.json`; a UserError names the field that does not fit."""
+        """Read `folder/manifest.json` and its journal; a UserError names the field that does not fit."""
         path = folder / FILE_NAME
-        return cls.from_dict(read_json(path, REMEDY), path)
+        manifest = cls.from_dict(read_json(path, REMEDY), path)
+        if (folder / JOURNAL).exists():
+            manifest._replay(folder / JOURNAL)
+        return manifest
+
+    def _replay(self, path: Path) -> None:
+        """Take over the journal's units. A last line without its end was being written when the run was killed."""
+        places = {unit.id: place for place, unit in enumerate(self.units)}
+        try:
+            for line in path.read_text("utf-8").split("\n")[:-1]:
+                unit = Unit(**json.loads(line))
+                _check_unit(unit)
+                self.units[places[unit.id]] = unit
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"journal '{path}' is damaged ({str(error).rstrip('.')}): {REMEDY}.") from None
 
     @classmethod
     def from_dict(cls, data: Any, source: Path | str = FILE_NAME) -> Manifest:
@@ -108,6 +135,10 @@ def _check(manifest: Manifest) -> None:
     check_dict("hidden_sizes", manifest.hidden_sizes)
     check_draft_warp(manifest.draft_warp)
     for unit in manifest.units:
-        check_whole(f"rows of unit {unit.id!r}", unit.rows, 0)
-        if not isinstance(unit.shard, str) or unit.status not in STATUSES:
-            raise ValueError(f"unit {unit.id!r} has shard {unit.shard!r} and status {unit.status!r}")
+        _check_unit(unit)
+
+
+def _check_unit(unit: Unit) -> None:
+    check_whole(f"rows of unit {unit.id!r}", unit.rows, 0)
+    if not isinstance(unit.shard, str) or unit.status not in STATUSES:
+        raise ValueError(f"unit {unit.id!r} has shard {unit.shard!r} and status {unit.status!r}")

@@ -22,6 +22,14 @@ def list_column(rows: list[Tensor], kind: Any) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1), kind))
 
 
+def count_rows(path: Path) -> int | None:
+    """Rows of a shard by its footer; None for a shard that is missing, cut off or no parquet file."""
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (pa.ArrowException, OSError):
+        return None
+
+
 def read_shards(folder: Path, shard_rows: Mapping[str, int]) -> Any:
     """One arrow table of all shards; each must hold as many rows as the manifest says."""
     tables = []

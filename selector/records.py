@@ -1,6 +1,7 @@
 """The data set on disk: one parquet row a root, in shards beside a manifest; labels hold no time.
 
     folder/manifest.json                what the set is (see `selector.manifest`)
+    folder/ended_units.jsonl            journal of the manifest, while a run goes on
     folder/README.md                    data card
     folder/shards/part-00000.parquet    rows
 
@@ -27,7 +28,7 @@ from selector.manifest import Manifest, Unit
 from selector.parquet import column, list_column, matrix, numbers, read_shards
 from selector.record_checks import check_columns, check_manifest
 
-__all__ = ["HIDDEN_BLOCKS", "Manifest", "RootDataset", "RootRecord", "Unit", "write_shard"]
+__all__ = ["HIDDEN_BLOCKS", "Manifest", "RootDataset", "RootRecord", "Unit", "to_table", "write_shard", "write_table"]
 
 HIDDEN_BLOCKS = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
 PLAIN_TYPES = {
@@ -42,6 +43,7 @@ PLAIN_TYPES = {
     "draft_temperature": pa.float32(),
     "draft_top_p": pa.float32(),
 }
+TEXTS = [name for name, kind in PLAIN_TYPES.items() if pa.types.is_string(kind)]  # numbers only grow by a dictionary
 FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 
@@ -76,8 +78,8 @@ class RootRecord:
     standard_error: dict[str, Tensor]
 
 
-def write_shard(path: Path, records: Sequence[RootRecord]) -> None:
-    """Write one parquet shard by way of a temporary file; its folder is made if need be."""
+def to_table(records: Sequence[RootRecord]) -> Any:
+    """An arrow table with one row a record; at least one record is needed."""
     if not records:
         raise ValueError("a shard needs at least one record")
     columns: dict[str, Any] = {
@@ -92,10 +94,23 @@ def write_shard(path: Path, records: Sequence[RootRecord]) -> None:
         columns[f"efficiency_{verifier}"] = list_column(efficiency, pa.float16())
         errors = [record.standard_error[verifier] for record in records]
         columns[f"standard_error_{verifier}"] = list_column(errors, pa.float16())
+    return pa.table(columns)
+
+
+def write_shard(path: Path, records: Sequence[RootRecord]) -> None:
+    """See `to_table` and `write_table`."""
+    write_table(path, to_table(records))
+
+
+def write_table(path: Path, table: Any) -> None:
+    """Write a table as one parquet shard by way of a temporary file; its folder is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
-    pq.write_table(pa.table(columns), temporary, compression="zstd")
-    os.replace(temporary, path)
+    try:
+        pq.write_table(table, temporary, compression="zstd", use_dictionary=TEXTS)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @dataclass

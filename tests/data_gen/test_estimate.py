@@ -5,13 +5,17 @@ import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pyarrow.parquet as pq
 import pytest
+import torch
 from rich.console import Console
 
 from data_gen.estimate import count_actions, estimate, hidden_sizes
 from data_gen.pipeline import generate
 from selector.config import ActionSpaceConfig, PairConfig
 from selector.errors import UserError
+from selector.features import SCALARS
+from selector.records import RootRecord, write_shard
 from selector.trees.expansion import ActionSpace
 from tests.data_gen.small_runs import small_config, table_pair
 
@@ -29,6 +33,43 @@ def test_the_estimate_is_an_upper_bound(tmp_path, prompt_file):
     generate(config, folder, table_pair(), Console(quiet=True))
     size = sum(path.stat().st_size for path in folder.glob("shards/*"))
     assert 0 < size < estimate(config, 6, tmp_path).total_bytes
+
+
+def qwen_config(folder):
+    """The shapes of Qwen2.5-32B and 0.5B, the paper's action space, four verifiers."""
+    for name, size in (("target", 5120), ("draft", 896)):
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps({"hidden_size": size}))
+    pair = PairConfig(str(folder / "target"), str(folder / "draft"))
+    config = small_config(["builtin"], verifiers=["nss", "naive", "specinfer", "traversal"])
+    return replace(config, pair=pair, action_space=ActionSpaceConfig(4, 8, 8))
+
+
+def random_record(config, place):
+    """Values without any regularity to compress."""
+    generator = torch.Generator().manual_seed(place)
+    actions = count_actions(config.action_space)
+    target, draft, draft_root = (torch.randn(size, generator=generator) for size in (5120, 896, 896))
+    return RootRecord(
+        f"prompt-{place}", "coding", 7, 16 * place, 300, 0.6, 1.0, 0, 0.6, 1.0, target, draft, draft_root,
+        torch.randn(len(SCALARS), generator=generator),
+        {name: 1 + 8 * torch.rand(2, actions, generator=generator) for name in config.generate.verifiers},
+        {name: torch.rand(actions, generator=generator) for name in config.generate.verifiers},
+    )  # fmt: skip
+
+
+def test_a_root_of_the_qwen_pair_takes_at_most_twenty_kilobytes(tmp_path):
+    assert 19_000 < estimate(qwen_config(tmp_path), 1, tmp_path).bytes_per_root <= 20_000
+
+
+def test_a_shard_of_the_qwen_pair_is_as_large_as_estimated(tmp_path):
+    """Rows of noise, of which compression gains the exponents' few bits: to 3% before it, from above after it."""
+    config, shard = qwen_config(tmp_path), tmp_path / "shard.parquet"
+    write_shard(shard, [random_record(config, place) for place in range(64)])
+    per_root = estimate(config, 1, tmp_path).bytes_per_root
+    raw = pq.read_metadata(shard).row_group(0).total_byte_size
+    assert raw == pytest.approx(64 * per_root, rel=0.03)
+    assert 0.85 < shard.stat().st_size / (64 * per_root) < 1
 
 
 def test_a_small_disk_is_refused(tmp_path, prompt_file, monkeypatch):

@@ -7,29 +7,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from data_gen import pipeline
+from data_gen import working
 from data_gen.pipeline import generate
 from selector.config import ActionSpaceConfig, TrainConfig
 from selector.errors import UserError
 from selector.records import Manifest, RootDataset
+from tests.data_gen.disk_pair import rows
 from tests.data_gen.small_runs import small_config, table_pair
 
 QUIET = Console(quiet=True)
-
-
-def rows(folder: Path) -> list[dict]:
-    """All rows in the units' order."""
-    manifest = Manifest.load(folder)
-    return [
-        row
-        for unit in manifest.units
-        if unit.shard
-        for row in pq.read_table(folder / "shards" / unit.shard).to_pylist()
-    ]
 
 
 def test_a_run_makes_a_valid_data_set(tmp_path, prompt_file):
@@ -51,7 +40,7 @@ def test_a_finished_run_is_skipped_and_says_so(tmp_path, prompt_file, monkeypatc
     folder, config = tmp_path / "data", small_config([prompt_file])
     generate(config, folder, table_pair(), QUIET)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    monkeypatch.setattr(pipeline, "label_unit", None)
+    monkeypatch.setattr(working, "label_unit", None)
     generate(replace(config, train=TrainConfig(batch_size=3)), folder, console=Console(width=300))  # loads no pair
     assert "6 of 6 trajectories are there already" in capsys.readouterr().out
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -70,16 +59,52 @@ def test_a_lost_shard_is_made_again(tmp_path, prompt_file):
     assert RootDataset.load(folder)
 
 
+@pytest.mark.parametrize("damage", [b"", None])
+def test_a_damaged_shard_is_made_again(tmp_path, prompt_file, damage):
+    folder, config = tmp_path / "data", small_config([prompt_file])
+    manifest = generate(config, folder, table_pair(), QUIET)
+    whole = rows(folder)
+    shard = folder / "shards" / manifest.units[1].shard
+    shard.write_bytes(shard.read_bytes()[:-20] if damage is None else damage)
+    (folder / "shards" / "part-00004.parquet.tmp").write_bytes(b"half")
+    assert generate(config, folder, table_pair(), QUIET).complete
+    assert rows(folder) == whole
+
+
+def test_a_run_of_an_earlier_version_goes_on(tmp_path, prompt_file):
+    """A setting that the stored configuration does not know has its default."""
+    folder, config = tmp_path / "data", small_config([prompt_file])
+    manifest = generate(config, folder, table_pair(), QUIET)
+    del manifest.config["generate"]["system_prompt"]
+    manifest.save(folder)
+    assert generate(config, folder, table_pair(), QUIET).complete
+    with pytest.raises(UserError, match=r"generate.system_prompt is '' there and 'Be brief.' here"):
+        generate(small_config([prompt_file], system_prompt="Be brief."), folder, table_pair(), QUIET)
+
+
+def test_a_prompt_past_the_models_positions_is_a_named_failure(tmp_path, prompt_file, capsys):
+    """The longest text of the file, `writing text 4`, has 14 tokens; 7 new ones and trees of depth 3 follow."""
+    pair = table_pair()
+    pair.draft.max_length = 13 + 7 + 3
+    lines = Path(prompt_file).read_text().replace("writing text 4", "writing text four")
+    Path(prompt_file).write_text(lines.replace("writing", "coding2"))
+    manifest = generate(small_config([prompt_file]), tmp_path / "data", pair, Console(width=300))
+    failed = [unit for unit in manifest.units if unit.status == "failed"]
+    assert len(failed) == 3
+    assert "it could pass the 23 positions of the draft" in failed[0].error
+    assert "failed: prompt 'coding2-1'" in capsys.readouterr().out
+
+
 def slow_run(prompt_file: str, folder: Path) -> None:
     """A run that takes a few milliseconds more a trajectory, so that it can be hit anywhere."""
-    quick = pipeline.label_unit
+    quick = working.label_unit
 
     def slow(*arguments):
         records = quick(*arguments)
         time.sleep(0.02)
         return records
 
-    pipeline.label_unit = slow
+    working.label_unit = slow
     generate(small_config([prompt_file], settings_per_prompt=3), folder, table_pair(), QUIET)
 
 
@@ -113,28 +138,28 @@ def test_three_sigkills_lose_nothing_and_repeat_nothing(tmp_path, prompt_file):
 
 def test_a_failing_prompt_is_named_and_retried(tmp_path, prompt_file, monkeypatch, capsys):
     folder, config = tmp_path / "data", small_config([prompt_file])
-    real = pipeline.render
+    real = working.render
 
     def failing(prompt, *arguments):
         if prompt.id == "coding-1":
             raise RuntimeError("out of memory [x]")
         return real(prompt, *arguments)
 
-    monkeypatch.setattr(pipeline, "render", failing)
+    monkeypatch.setattr(working, "render", failing)
     manifest = generate(config, folder, table_pair(), Console(width=300))
     assert "failed: prompt 'coding-1'" in capsys.readouterr().out
     assert [unit.status for unit in manifest.units].count("failed") == 1
     assert manifest.complete
     assert "out of memory" in (folder / "README.md").read_text()
     assert "coding-1" not in RootDataset.load(folder).prompt_ids
-    monkeypatch.setattr(pipeline, "render", real)
+    monkeypatch.setattr(working, "render", real)
     assert {unit.status for unit in generate(config, folder, table_pair(), QUIET).units} == {"done"}
     generate(config, tmp_path / "whole", table_pair(), QUIET)
     assert rows(folder) == rows(tmp_path / "whole")
 
 
 def test_all_failing_is_an_error(tmp_path, prompt_file, monkeypatch):
-    monkeypatch.setattr(pipeline, "render", None)
+    monkeypatch.setattr(working, "render", None)
     with pytest.raises(UserError, match="every trajectory failed"):
         generate(small_config([prompt_file]), tmp_path / "data", table_pair(), QUIET)
 
@@ -176,14 +201,14 @@ def test_nothing_is_written_for_a_broken_prompt_file(tmp_path):
 
 def test_a_full_disk_stops_the_run_and_it_goes_on_later(tmp_path, prompt_file, monkeypatch):
     folder, config = tmp_path / "data", small_config([prompt_file])
-    real, count = pipeline.write_shard, iter(range(100))
+    real, count = working.write_table, iter(range(100))
 
     def full(path, records):
         if next(count) == 2:
             raise OSError(28, "No space left on device")
         real(path, records)
 
-    monkeypatch.setattr(pipeline, "write_shard", full)
+    monkeypatch.setattr(working, "write_table", full)
     with pytest.raises(UserError, match="No space left"):
         generate(config, folder, table_pair(), QUIET)
     assert [unit.status for unit in Manifest.load(folder).units] == ["done"] * 2 + ["pending"] * 4

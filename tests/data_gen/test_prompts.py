@@ -2,11 +2,15 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from data_gen import hub_sets
+from data_gen.hub_sets import HUB_SETS
 from data_gen.prompts import load_prompts, render
 from selector.errors import UserError
 
@@ -35,6 +39,15 @@ def test_builtin_has_sixty_of_each_task_with_unique_texts():
 def test_per_task_takes_the_first_of_each_task():
     counts = Counter(prompt.task for prompt in load_prompts(["builtin"], 3))
     assert set(counts.values()) == {3}
+
+
+def test_a_system_prompt_comes_before_prompts_that_have_none(tmp_path):
+    own = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+    plain, with_system = load_prompts([write(tmp_path, line(), line(id="b", messages=own))])
+    assert plain.with_system("") is plain
+    assert [turn["content"] for turn in plain.with_system("Be brief.").messages] == ["Be brief.", "Hello"]
+    assert plain.with_system("Be brief.").digest != plain.digest
+    assert with_system.with_system("Be brief.") is with_system
 
 
 def test_jsonl_with_extra_keys_and_line_separators(tmp_path):
@@ -135,6 +148,44 @@ def test_hub_sets_are_built_from_their_columns(monkeypatch):
     assert sum("def f():" in text for text in texts) == 1
     assert sum("# YOUR CODE HERE" in text for text in texts) == 1
     assert any(text.startswith("Translate the following English text into French.") for text in texts)
+
+
+@pytest.mark.parametrize("source", ["math500@abc123", "opus_books@v1"])
+def test_a_pinned_set_carries_its_revision(monkeypatch, source):
+    opened = []
+    monkeypatch.setattr(hub_sets, "open_part", lambda part: (opened.append(part), fake_part(part))[1])
+    name, _, revision = source.partition("@")
+    prompts = load_prompts([source], 2)
+    assert {part.revision for part in opened} == {revision}
+    assert all(prompt.source.endswith(f"@{revision}") for prompt in prompts)
+    assert prompts[0].id == f"{name}-00000"
+    assert HUB_SETS[name].parts[0].revision is None
+
+
+def test_olympiadbench_is_pinned():
+    assert {part.revision[:7] for part in HUB_SETS["olympiadbench"].parts} == {"91184b5"}
+
+
+@pytest.mark.parametrize(
+    ("source", "words"), [("opus@abc", r"pin `opus_books` and `opus_subtitles`"), ("litbench@", "a commit or a tag")]
+)
+def test_a_pin_that_says_nothing_is_refused(source, words):
+    with pytest.raises(UserError, match=words):
+        load_prompts([source])
+
+
+@pytest.mark.parametrize("parquet", [True, False])
+def test_only_the_prompt_columns_are_read(tmp_path, parquet):
+    """A folder laid out as on the hub: the column of hidden tests is left alone."""
+    rows = [{"problem": f"{number} + 1?", "private_test_cases": "pickle"} for number in range(3)]
+    if parquet:
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "test-00000-of-00001.parquet")
+    else:
+        (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    part = replace(HUB_SETS["math500"].parts[0], path=str(tmp_path), parquet=parquet)
+    found = list(hub_sets.open_part(part))
+    assert sorted(row["problem"] for row in found) == ["0 + 1?", "1 + 1?", "2 + 1?"]
+    assert all(set(row) == {"problem"} for row in found)
 
 
 def test_hub_offline_names_the_local_alternative(monkeypatch):

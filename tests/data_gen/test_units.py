@@ -29,7 +29,12 @@ def test_ids_are_content_addressed(prompt_file):
     assert [unit.id for unit in plan(prompt_file)] == [unit.id for unit in units]
     # a unit keeps its id when the trajectory is longer or more units are planned, and gets another one otherwise
     assert {unit.id for unit in units} < {unit.id for unit in plan(prompt_file, settings_per_prompt=2)}
-    for changes in ({"seed": 1}, {"draft_warp": (1.0, 0.5)}, {"settings": [(0.7, 1.0)]}):
+    for changes in (
+        {"seed": 1},
+        {"system_prompt": "Be brief."},
+        {"draft_warp": (1.0, 0.5)},
+        {"settings": [(0.7, 1.0)]},
+    ):
         assert not {unit.id for unit in units} & {unit.id for unit in plan(prompt_file, **changes)}
     prompts = load_prompts([prompt_file])
     other = [replace(prompt, messages=({"role": "user", "content": "another text"},)) for prompt in prompts]

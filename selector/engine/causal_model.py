@@ -54,24 +54,26 @@ class HuggingFaceModel:
             raise UserError(message + "attn_implementation='sdpa'.")
         self._window = sliding_window(model.config, name)
         self._mixed = getattr(model.config.get_text_config(decoder=True), "layer_types", None) is not None
-        self._rows = int(self.model.get_input_embeddings().num_embeddings)
-        columns = self._rows if support is None else len(support)
-        self.vocab_size = vocab_size or self._rows
-        if support is None and self._rows < self.vocab_size:
-            support = torch.arange(self._rows)
+        self.rows = int(self.model.get_input_embeddings().num_embeddings)
+        columns = self.rows if support is None else len(support)
+        self.vocab_size = vocab_size or self.rows
+        if support is None and self.rows < self.vocab_size:
+            support = torch.arange(self.rows)
         self.max_length = max_positions(model)
         self.support = None if support is None else support.to(self.device)
         parameters = inspect.signature(type(model).forward).parameters
         self._passes: Any = packed(model) if packing_pays(model) else model
         self._configs = switchable_configs(self._passes)
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
+        self._columns: int | None = None
         probe = DynamicCache()
         zero = torch.zeros(1, 1, dtype=torch.long, device=self.device)
         scores = self._forward(zero, None, zero, probe, 1)
         self.hidden_size = scores.hidden.shape[1]
-        found = len(self.model.get_output_embeddings().weight)
+        found = scores.logits.shape[1]
         if found != columns:
             raise UserError(f"model {name!r} has {found} output tokens, not {columns}: not supported.")
+        self._columns = self.vocab_size
         self._cache = PathCache(probe)
         self._pending = PendingRows()
         self._length = 0
@@ -120,8 +122,8 @@ class HuggingFaceModel:
         else:
             mask = None  # one row that sees everything, or a prompt from an empty cache: the model's own mask
         ids = tokens.to(self.device)
-        if self._rows < self.vocab_size:
-            ids = ids.clamp(max=self._rows - 1)  # a padded token of the target, which this draft does not have
+        if self.rows < self.vocab_size:
+            ids = ids.clamp(max=self.rows - 1)  # a padded token of the target, which this draft does not have
         self._cache.reserve(count)
         with grouped_rows(self._configs if mask is not None or count == 1 else ()):
             scores = self._forward(ids[None], mask, positions[None], self._cache, last_rows)
@@ -169,7 +171,7 @@ class HuggingFaceModel:
             )
         finally:
             handle.remove()
-        return Scores(output.logits[0, :, : self.vocab_size], captured[0][0].to(self.device))
+        return Scores(output.logits[0, :, : self._columns], captured[0][0].to(self.device))
 
 
 def max_positions(model: PreTrainedModel) -> int | None:

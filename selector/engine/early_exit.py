@@ -122,8 +122,15 @@ def is_early_exit(folder: Path) -> bool:
 def load_draft(folder: Path, target: PreTrainedModel) -> tuple[PreTrainedModel, Tensor | None]:
     """`(draft, head_tokens)`, in the target's dtype and on its device.
 
-    Raises UserError when the folder is damaged, or its schema or shapes do not fit the target.
+    Raises UserError when the folder is damaged, its schema or shapes do not fit the target, or the target's layers
+    lie on several devices.
     """
+    places = set(getattr(target, "hf_device_map", {}).values())
+    if len(places) > 1:
+        raise UserError(
+            f"draft {str(folder)!r} shares the target's layers, which lie on {len(places)} devices: "
+            "take a model folder as draft, or put the target on one device."
+        )
     config = json.loads((folder / "config.json").read_text())
     if config.get("schema") != SCHEMA:
         raise UserError(f"draft {str(folder)!r} has schema {config.get('schema')!r}, not {SCHEMA}: distill it again.")

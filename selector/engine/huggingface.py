@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +10,18 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import logging
 
 from selector.config import EMBEDDED_TARGET, PairConfig
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import is_early_exit, load_draft
 from selector.engine.embedded import embedded_folder
+from selector.engine.quiet import quiet
 from selector.errors import UserError
 
 __all__ = ["HuggingFaceModel", "Pair", "load_pair", "pair_with"]
 
+PADDING = 1024  # models of one family round their vocabulary up to different sizes, but not further apart than this
+MAP = "map"
 DAMAGED = OSError, ValueError, TypeError, AttributeError, SafetensorError  # what transformers raises for bad folders
 
 
@@ -94,10 +94,12 @@ def pair_with(
         draft_model, support = load_draft(Path(config.draft), target_model)
     elif draft_model is None:
         draft_model = _load_model("draft", config.draft, dtype, device)
-    draft = HuggingFaceModel(draft_model, support, tokenizer)
-    if draft.vocab_size != target.vocab_size:
-        message = f"draft {config.draft!r} has a vocabulary of {draft.vocab_size} tokens and the target one of "
+    embeddings: Any = draft_model.get_input_embeddings()
+    rows = int(embeddings.num_embeddings)
+    if abs(rows - target.vocab_size) > PADDING:
+        message = f"draft {config.draft!r} has a vocabulary of {rows} tokens and the target one of "
         raise UserError(f"{message}{target.vocab_size}: take a draft with the target's vocabulary.")
+    draft = HuggingFaceModel(draft_model, support, tokenizer, target.vocab_size)
     return Pair(target, draft, tokenizer, end_tokens(target_model, tokenizer), dtype, config)
 
 
@@ -107,10 +109,11 @@ def load_target(config: PairConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
         raise UserError(f"pair.threads is {config.threads}: give 0 (torch's choice) or more.")
     if config.threads:
         torch.set_num_threads(config.threads)
-    device = torch.device(pick_device(config.device))
+    mapped = config.device == MAP
+    device = torch.device(pick_device("auto" if mapped else config.device))
     source = target_source(config)
     tokenizer = _load_tokenizer("target", source)
-    return _load_model("target", source, pick_dtype(config.dtype, device), device), tokenizer
+    return _load_model("target", source, pick_dtype(config.dtype, device), None if mapped else device), tokenizer
 
 
 def target_source(config: PairConfig) -> str:
@@ -125,7 +128,7 @@ def pick_device(name: str) -> str:
     try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise UserError(f"pair.device is {name!r}: torch cannot use it here; give auto, cpu or cuda.") from None
+        raise UserError(f"pair.device is {name!r}: torch cannot use it here; give auto, cpu, cuda or {MAP}.") from None
     return name
 
 
@@ -154,38 +157,33 @@ def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tu
 
 
 def check_vocabularies(target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase) -> None:
-    """Refuse a draft whose tokens do not mean what the target's mean."""
-    own, other = target.get_vocab(), draft.get_vocab()
-    if own == other:
+    """Refuse a draft whose tokens do not mean what the target's mean; either may have tokens that the other lacks."""
+    own, other = ({index: token for token, index in each.get_vocab().items()} for each in (target, draft))
+    shared = own.keys() & other.keys()
+    different = sorted(index for index in shared if own[index] != other[index])
+    if not different and len(shared) > len(own) // 2:
         return
-    different = sorted(token for token in own.keys() | other.keys() if own.get(token) != other.get(token))
+    detail = f"they share {len(shared)} tokens of {len(own)}"
+    if different:
+        first = different[0]
+        detail = f"{len(different)} tokens differ, the first is {first}: {other[first]!r}, not {own[first]!r}"
     raise UserError(
-        f"draft has another vocabulary than the target ({len(different)} tokens differ, for example {different[0]!r}): "
+        f"draft has another vocabulary than the target ({detail}): "
         "take a draft of the target's family, or make one with `ddte distill`."
     )
 
 
-def _load_model(field: str, source: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+def _load_model(field: str, source: str, dtype: torch.dtype, device: torch.device | None) -> PreTrainedModel:
+    """`device` None spreads the layers over all devices that accelerate finds."""
     check_folder(field, source)
+    place = {"device_map": "auto"} if device is None else {}
     try:
         with quiet():
-            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **place)
     except DAMAGED as error:
         raise _not_loaded(field, source, error) from None
-    moved: PreTrainedModel = model.to(device)
+    moved: PreTrainedModel = model if device is None else model.to(device)
     return moved
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No progress bars of transformers inside: models load in seconds, and the bars cut through other output."""
-    enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if enabled:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _load_tokenizer(field: str, source: str) -> PreTrainedTokenizerBase:

@@ -17,7 +17,7 @@ def windowed(visible: Visible, depths: Sequence[int], length: int, window: int) 
     `i - j < window`, as in transformers.
     """
     positions = np.concatenate([np.arange(length), length + np.asarray(depths)])
-    near = positions[-len(visible) :, None] - positions < window
+    near: Visible = positions[-len(visible) :, None] - positions < window
     near[:, length:] &= visible
     return near
 

@@ -15,16 +15,21 @@ from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
 
 
-class ScatteredHead(nn.Module):
-    """A reduced head whose logits are spread over the vocabulary, `-inf` elsewhere."""
+class VocabularyHead(nn.Module):
+    """A head whose logits are brought to the vocabulary: those past it cut, those of a support spread over it.
 
-    def __init__(self, head: nn.Module, support: Tensor, vocab_size: int) -> None:
+    They are `-inf` outside the support.
+    """
+
+    def __init__(self, head: nn.Module, support: Tensor | None, vocab_size: int) -> None:
         super().__init__()
         self.head, self.support, self.vocab_size = head, support, vocab_size
 
     def forward(self, hidden: Tensor) -> Tensor:
         """`[.., hidden] -> [.., vocab]`."""
         logits: Tensor = self.head(hidden)
+        if self.support is None:
+            return logits[..., : self.vocab_size]
         spread = logits.new_full((*logits.shape[:-1], self.vocab_size), float("-inf"))
         spread[..., self.support] = logits
         return spread
@@ -32,12 +37,14 @@ class ScatteredHead(nn.Module):
 
 def assistant(draft: HuggingFaceModel) -> Any:
     """The draft as an assistant model of transformers, which wants logits over the whole vocabulary."""
-    if draft.support is None:
+    if draft.support is None and draft.rows == draft.vocab_size:
         return draft.model
     model = copy.copy(draft.model)
     model._modules = dict(draft.model._modules)
-    model.lm_head = ScatteredHead(draft.model.lm_head, draft.support, draft.vocab_size)
+    model.lm_head = VocabularyHead(draft.model.lm_head, draft.support, draft.vocab_size)
     model.generation_config = copy.deepcopy(draft.model.generation_config)
+    model.config = copy.deepcopy(draft.model.config)
+    model.config.get_text_config(decoder=True).vocab_size = draft.vocab_size
     return model
 
 

@@ -8,17 +8,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import torch
+from accelerate import dispatch_model
+from conftest import tiny_llama
 from tokenizers import Tokenizer, models, pre_tokenizers
+from tqdm.auto import tqdm
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from selector.config import PairConfig
+from selector.decoding.decoder import Decoder
+from selector.distributions import Sampling
 from selector.engine import embedded
-from selector.engine.early_exit import build_early_exit, save_draft
+from selector.engine.causal_model import HuggingFaceModel
+from selector.engine.early_exit import build_early_exit, load_draft, save_draft
 from selector.engine.huggingface import load_pair, pick_dtype
+from selector.engine.plain import assistant, transformers_generate
+from selector.engine.quiet import quiet
 from selector.errors import UserError
+from selector.trees.expansion import Expansion
 
 
 def save_tokenizer(folder: Path, words: int, prefix: str = "w") -> None:
@@ -34,6 +44,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory, target_llama: LlamaForCaus
     for name, prefix in (("target", "w"), ("draft", "w"), ("foreign", "x")):
         target_llama.save_pretrained(root / name)
         save_tokenizer(root / name, 64, prefix)
+    for name, rows in (("narrow", 60), ("wide", 70), ("far", 2000)):
+        tiny_llama(vocab=rows).save_pretrained(root / name)
+        save_tokenizer(root / name, 60)
     head_tokens = torch.arange(0, 64, 3)
     draft = build_early_exit(target_llama, [1], head_tokens)
     save_draft(draft, root / "early", layers=[1], head_tokens=head_tokens, info={})
@@ -69,7 +82,7 @@ def test_chat_template_is_applied(folders: dict[str, str]) -> None:
 
 
 def test_refusals(folders: dict[str, str], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"draft has another vocabulary .*\(126 tokens differ"):
+    with pytest.raises(UserError, match=r"another vocabulary .*\(63 tokens differ, the first is 1: 'x1', not 'w1'\)"):
         load_pair(config(folders, "foreign"))
     with pytest.raises(UserError, match=r"target is '\./nowhere': no such folder"):
         load_pair(PairConfig(target="./nowhere", draft=folders["draft"]))
@@ -117,6 +130,64 @@ def test_threads_and_prompts(folders: dict[str, str]) -> None:
         load_pair(replace(config(folders, "draft"), threads=-1))
     with pytest.raises(UserError, match=r"prompt is 'w3 \\ud83e': .* lone surrogate"):
         load_pair(config(folders, "draft")).encode("w3 \ud83e")
+
+
+@pytest.mark.parametrize("draft", ["narrow", "wide"])
+def test_padded_vocabularies(folders: dict[str, str], draft: str) -> None:
+    """Neither the law nor the greedy text of the target knows how the draft is padded; assisted generation neither."""
+    pair = load_pair(config(folders, draft))
+    assert pair.draft.vocab_size == pair.target.vocab_size == 64
+    prompt = [3, 63, 7]  # the narrow draft has no token 63
+    plain = transformers_generate(pair.target, prompt, 24, Sampling(0.0))
+    decoder = Decoder(pair, "traversal", Expansion(2, 1, 2))
+    assert decoder.generate(prompt, 24, end_ids=()).tokens == plain
+    if draft == "wide":  # transformers looks every token up, also those that the narrow draft lacks
+        settings = [3, 63, 7], 24, Sampling(0.0)
+        assert transformers_generate(pair.target, *settings, assistant_model=assistant(pair.draft)) == plain
+
+
+def test_vocabularies_further_apart_than_padding(folders: dict[str, str]) -> None:
+    with pytest.raises(UserError, match=r"has a vocabulary of 2000 tokens and the target one of 64"):
+        load_pair(config(folders, "far"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("draft", ["draft", "early"])
+def test_device_map(folders: dict[str, str], draft: str, dtype: Literal["float32", "bfloat16"]) -> None:
+    """accelerate places the models; on one CPU nothing else changes."""
+    plain, mapped = (
+        load_pair(replace(config(folders, draft), device=device, dtype=dtype)) for device in ("cpu", "map")
+    )
+    texts = [Decoder(pair, "nss", (2, 1, 2)).generate([3, 5], 24, end_ids=()).tokens for pair in (plain, mapped)]
+    assert texts[0] == texts[1]
+
+
+def test_layers_behind_accelerates_hooks(target_llama: LlamaForCausalLM) -> None:
+    """As on several devices: every module moves what it is given."""
+    places = dict.fromkeys(["model.embed_tokens", "model.rotary_emb", "model.layers.0"], "cpu")
+    places |= dict.fromkeys(["model.layers.1", "model.norm", "lm_head"], torch.device("cpu"))
+    mapped = HuggingFaceModel(dispatch_model(tiny_llama(), places, main_device="cpu", force_hooks=True))
+    plain = HuggingFaceModel(target_llama)
+    assert hasattr(mapped.model.model.layers[1], "_hf_hook")
+    for model in (mapped, plain):
+        model.extend(torch.tensor([3, 4]), [-1, 0])
+        model.keep([0, 1])
+    tree = torch.tensor([5, 6, 7]), [-1, -1, 1]
+    assert torch.equal(mapped.extend(*tree).logits, plain.extend(*tree).logits)
+
+
+def test_a_shared_draft_needs_the_target_on_one_device(folders: dict[str, str]) -> None:
+    target: Any = tiny_llama()
+    target.hf_device_map = {"model.layers.0": 0, "model.layers.1": 1}
+    with pytest.raises(UserError, match="layers, which lie on 2 devices"):
+        load_draft(Path(folders["early"]), target)
+
+
+def test_models_load_without_progress_bars(folders: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+    load_pair(config(folders, "draft"))
+    with quiet():
+        list(tqdm(range(3)))
+    assert capfd.readouterr().err == ""
 
 
 def truncate(folder: Path) -> None:

@@ -1,25 +1,30 @@
-"""One work unit: a trajectory, and features and labels at its roots."""
+"""One work unit: a trajectory, and features and labels at its roots, which share its rows in both caches."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
 
-from data_gen.supertree import Forest, draw_forest
-from data_gen.trajectories import Trajectory
+from data_gen.forest import Forest
+from data_gen.supertree import draw_forest, inner_nodes
+from data_gen.trajectories import TextRoot, Trajectory
 from data_gen.units import WorkUnit
 from selector.config import GenerateConfig
+from selector.decoding.stats import Stopwatch
 from selector.distributions import Sampling, warp
-from selector.engine.drafting import Root, dense_laws, start_root
-from selector.engine.language_model import LanguageModel, Scores
+from selector.engine.drafting import Root, dense_laws
+from selector.engine.language_model import LanguageModel
 from selector.features import Previous, RootFeatures, root_features
 from selector.records import RootRecord
 from selector.trees.efficiency import label
 from selector.trees.expansion import ActionSpace
 
 SCORE_ROWS = 256
+CHUNK_ROWS = 1024  # both models' laws of so many rows are held at once, 49,152 to 262,144 numbers each
+SECTIONS = ("trajectory", "draft", "target", "features", "labels")
 
 
 def label_unit(
@@ -30,91 +35,133 @@ def label_unit(
     config: GenerateConfig,
     space: ActionSpace,
     end_tokens: Collection[int],
+    stopwatch: Stopwatch | None = None,
 ) -> list[RootRecord]:
     """Records of the roots at 0, `root_every`, 2 `root_every`, .. generated tokens, until the text ends.
 
-    The target's cache stands before the root token all along; drafted rows never stay in a cache.
+    Chunks of roots are drafted, scored and labelled together, each forest below its own root's row; then the text
+    so far is committed and nothing else. `stopwatch` counts the time of `SECTIONS`.
     """
-    text_generator, tree_generator = (
-        torch.Generator(model.device).manual_seed(unit.seed(purpose))
-        for model, purpose in ((target, "trajectory"), (draft, "trees"))
-    )
-    trajectory = Trajectory(target, prompt_tokens, unit.sampling, text_generator, end_tokens)
+    stopwatch = stopwatch or Stopwatch(defaultdict(float))
+    generator = torch.Generator(target.device).manual_seed(unit.seed("trajectory"))
+    with stopwatch.section("trajectory"):
+        trajectory = Trajectory(target, prompt_tokens, unit.sampling, generator, end_tokens)
+    with stopwatch.section("draft"):
+        start_draft(draft, prompt_tokens)
+    records: list[RootRecord] = []
+    count = chunk_size(config.num_samples * inner_nodes(space.limits) + config.root_every)
+    while True:
+        with stopwatch.section("trajectory"):
+            roots = trajectory.sample_roots(count, config.root_every, config.max_new_tokens)
+        if not roots:
+            return records
+        with stopwatch.section("draft"):
+            starts = start_roots(draft, trajectory.tokens, [root.index for root in roots], unit.draft_sampling)
+            seeds = [unit.seed(f"trees at {root.position}") for root in roots]
+            forest = draw_forest(draft, starts, space.limits, config.num_samples, unit.draft_sampling, seeds)
+            draft.keep(range(starts[-1].row))  # without the last root token, which the next root's features need
+        with stopwatch.section("target"):
+            target_laws = score_forest(trajectory, forest, roots)
+            trajectory.commit()
+        with stopwatch.section("features"):
+            features = [_features(trajectory, draft, *pair) for pair in zip(roots, starts, strict=True)]
+        with stopwatch.section("labels"):
+            samples = label_forest(forest, target_laws, space, config.verifiers)
+        for place, root in enumerate(roots):
+            own = slice(place * config.num_samples, (place + 1) * config.num_samples)
+            labels = {name: values[own] for name, values in samples.items()}
+            records.append(_record(unit, root, features[place], labels))
+        count = chunk_size(len(forest.laws) // len(roots) + config.root_every, count)
+
+
+def chunk_size(rows: int, before: int | None = None) -> int:
+    """How many roots of `rows` rows make a chunk; at most four times as many as `before`, whose rows were counted."""
+    count = max(1, CHUNK_ROWS // rows)
+    return count if before is None else min(count, 4 * before)
+
+
+def start_draft(draft: LanguageModel, prompt_tokens: Sequence[int]) -> None:
+    """Commit a prompt but for its last two tokens, which the first root's features need."""
     draft.reset()
-    records = []
-    while trajectory.position < config.max_new_tokens and not trajectory.ended:
-        if trajectory.position % config.root_every:
-            trajectory.step()
-            continue
-        root = start_root(draft, trajectory.tokens[draft.length :], unit.draft_sampling)
-        features = _features(trajectory, draft, root)
-        forest = draw_forest(draft, root, space.limits, config.num_samples, unit.draft_sampling, tree_generator)
-        draft.keep(range(root.row))  # the context without the root token, which is then part of the next pass
-        target_laws, scores = score_forest(target, forest, unit.sampling)
-        samples = label_forest(forest, target_laws, space, config.verifiers)
-        records.append(_record(unit, trajectory, features, samples))
-        trajectory.take(scores)
-    return records
+    ids = torch.tensor(prompt_tokens[:-2], dtype=torch.long, device=draft.device)
+    if len(ids):
+        draft.extend(ids, range(-1, len(ids) - 1), last_rows=1)
+        draft.keep(range(len(ids)))
 
 
-def score_forest(target: LanguageModel, forest: Forest, sampling: Sampling) -> tuple[Tensor, Scores]:
-    """The target's warped laws `[inner nodes, vocab]`, and its scores of the root token alone.
+def start_roots(draft: LanguageModel, tokens: Sequence[int], places: Sequence[int], sampling: Sampling) -> list[Root]:
+    """Run the text up to the last of the root tokens, at ascending `places`, in one pass that stays pending."""
+    known, first, end = draft.length, max(draft.length, places[0] - 1), places[-1] + 1
+    ids = torch.tensor(tokens[known:end], device=draft.device)
+    scores = draft.extend(ids, range(-1, len(ids) - 1), last_rows=end - first)
+    used = sorted({row for place in places for row in (place - 1, place) if row >= first})
+    rows = torch.tensor(used, device=draft.device) - first
+    laws, hidden = warp(scores.logits[rows], sampling), scores.hidden[rows]
+    ends = [used.index(place) + 1 for place in places]
+    return [
+        Root(tokens[place], place - known, laws[max(0, last - 2) : last], hidden[max(0, last - 2) : last])
+        for place, last in zip(places, ends, strict=True)
+    ]
 
-    Inner node number `i` becomes pending row `i`. Passes are cut at `SCORE_ROWS` rows, which bounds what warping needs.
+
+def score_forest(trajectory: Trajectory, forest: Forest, roots: Sequence[TextRoot]) -> Tensor:
+    """The target's warped laws `[inner nodes, vocab]`; those of the roots are known from the text.
+
+    Passes are cut at `SCORE_ROWS` rows, which bounds what warping needs. The rows stay pending behind the text's.
     """
-    inner = forest.inner
+    target, inner, known = trajectory.target, forest.inner, len(roots)
+    pending = len(trajectory.tokens) - 1 - target.length
+    rows = [root.index - target.length for root in roots] + list(range(pending, pending + len(inner) - known))
     tokens = torch.tensor([forest.tokens[node] for node in inner], device=target.device)
-    parents = [-1, *(forest.law_rows[forest.topology.parents[node]] for node in inner[1:])]
-    laws: list[Tensor] = []
-    root: Scores | None = None
-    for start in range(0, len(inner), SCORE_ROWS):
-        rows = slice(start, start + SCORE_ROWS)
-        scores = target.extend(tokens[rows], parents[rows])
-        laws.append(warp(scores.logits, sampling))
-        root = root or Scores(scores.logits[:1], scores.hidden[:1])
-    assert root is not None
-    return torch.cat(laws), root
+    parents = [rows[forest.law_rows[forest.parents[node]]] for node in inner[known:]]
+    laws = roots[0].probs.new_empty(len(inner), target.vocab_size)
+    laws[:known] = torch.stack([root.probs for root in roots])
+    for start in range(0, len(parents), SCORE_ROWS):
+        part = parents[start : start + SCORE_ROWS]
+        first, end = known + start, known + start + len(part)
+        laws[first:end] = warp(target.extend(tokens[first:end], part).logits, trajectory.sampling)
+    return laws
 
 
 def label_forest(
     forest: Forest, target_laws: Tensor, space: ActionSpace, verifiers: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Per verifier `[samples, actions]`, float64: each super-tree's estimate of `E[tau + 1]`."""
+    """Per verifier `[super-trees, actions]`, float64: each super-tree's estimate of `E[tau + 1]`."""
     labels: dict[str, list[Tensor]] = {name: [] for name in verifiers}
-    for sample in range(len(forest.trunks)):
-        tree, nodes = forest.super_tree(sample)
+    for index in range(len(forest.trunks)):
+        tree, nodes = forest.super_tree(index)
         for name, values in label(tree, forest.rows_of(target_laws, nodes), space, verifiers).items():
             labels[name].append(values.double().cpu())
     return {name: torch.stack(values) for name, values in labels.items()}
 
 
-def _features(trajectory: Trajectory, draft: LanguageModel, root: Root) -> RootFeatures:
+def _features(trajectory: Trajectory, draft: LanguageModel, root: TextRoot, start: Root) -> RootFeatures:
     previous = None
-    if trajectory.prev_probs is not None and trajectory.prev_hidden is not None:
+    if root.prev_probs is not None and root.prev_hidden is not None:
         previous = Previous(
-            target_probs=trajectory.prev_probs,
-            draft_probs=dense_laws(draft, root.laws[:1])[0],
-            target_hidden=trajectory.prev_hidden,
-            draft_hidden=root.hidden[0],
+            target_probs=root.prev_probs,
+            draft_probs=dense_laws(draft, start.laws[:1])[0],
+            target_hidden=root.prev_hidden,
+            draft_hidden=start.hidden[0],
         )
     return root_features(
         previous,
-        draft_probs_root=root.laws[-1],
-        draft_hidden_root=root.hidden[-1],
+        draft_probs_root=start.laws[-1],
+        draft_hidden_root=start.hidden[-1],
         target_hidden_size=trajectory.target.hidden_size,
-        context_length=len(trajectory.tokens) - 1,
+        context_length=root.index,
         sampling=trajectory.sampling,
     )
 
 
-def _record(unit: WorkUnit, trajectory: Trajectory, features: RootFeatures, samples: dict[str, Tensor]) -> RootRecord:
+def _record(unit: WorkUnit, root: TextRoot, features: RootFeatures, samples: dict[str, Tensor]) -> RootRecord:
     """Means over both halves of the samples, and the standard error of the mean over all of them."""
     return RootRecord(
         prompt_id=unit.prompt.id,
         task=unit.prompt.task,
         prompt_index=unit.prompt_index,
-        position=trajectory.position,
-        context_length=len(trajectory.tokens) - 1,
+        position=root.position,
+        context_length=root.index,
         temperature=unit.sampling.temperature,
         top_p=unit.sampling.top_p,
         top_k=unit.sampling.top_k,

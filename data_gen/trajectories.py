@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from selector.distributions import Sampling, draw, warp
-from selector.engine.language_model import LanguageModel, Scores
+from selector.engine.language_model import LanguageModel
+
+
+@dataclass(frozen=True)
+class TextRoot:
+    """A place in a text where a decoding step could start.
+
+    Attributes:
+        index: place of the root token in the text.
+        position: tokens generated before the root.
+        prev_probs, prev_hidden: the target's warped law `[vocab]` and hidden state `[d]` at the token before the
+            root token; None where there is none.
+        probs: its warped law after the root token, `[vocab]`.
+    """
+
+    index: int
+    position: int
+    prev_probs: Tensor | None
+    prev_hidden: Tensor | None
+    probs: Tensor
 
 
 class Trajectory:
     """A sampled text and the target's cache along it, which always lacks the text's last token.
 
+    The rows of sampled text are pending, each below the one before, until `commit`: so whatever is scored below
+    several places of the text shares its rows. Token `i` is the target's pending row `i - target.length`.
+
     Attributes:
         tokens: prompt and generated tokens.
         prompt_length: number of prompt tokens, one or more.
-        prev_probs, prev_hidden: the target's warped law `[vocab]` and hidden state `[d]` at the token before the
-            last one; None for a text of one token.
+        probs, hidden: the target's warped law `[vocab]` and hidden state `[d]` at the token before the last one;
+            None for a text of one token.
     """
 
     def __init__(
@@ -32,14 +55,12 @@ class Trajectory:
         self.target, self.sampling, self.generator, self.end_tokens = target, sampling, generator, end_tokens
         self.tokens = list(prompt_tokens)
         self.prompt_length = len(self.tokens)
-        self.prev_probs: Tensor | None = None
-        self.prev_hidden: Tensor | None = None
+        self.probs: Tensor | None = None
+        self.hidden: Tensor | None = None
         target.reset()
         if self.prompt_length > 1:
-            context = torch.tensor(self.tokens[:-1], device=target.device)
-            scores = target.extend(context, range(-1, len(context) - 1), last_rows=1)
-            target.keep(range(len(context)))
-            self._remember(scores)
+            self._run(0, self.prompt_length - 1)
+            self.commit()
 
     @property
     def position(self) -> int:
@@ -51,17 +72,35 @@ class Trajectory:
         """Whether the last generated token ends the text."""
         return self.position > 0 and self.tokens[-1] in self.end_tokens
 
-    def step(self) -> None:
-        """One target pass over the last token, then the next one."""
-        self.take(self.target.extend(torch.tensor(self.tokens[-1:], device=self.target.device), [-1]))
+    def step(self) -> Tensor:
+        """One target pass over the last token, then the next one; returns the law `[vocab]` it was drawn from."""
+        probs = self._run(len(self.tokens) - 1, len(self.tokens))
+        self.tokens.append(int(draw(probs[None], self.generator)))
+        return probs
 
-    def take(self, scores: Scores) -> None:
-        """Sample the next token from row 0 of `scores`, which is the last token, the target's pending row 0."""
-        self.target.keep([0])
-        self._remember(Scores(scores.logits[:1], scores.hidden[:1]))
-        assert self.prev_probs is not None
-        self.tokens.append(int(draw(self.prev_probs[None], self.generator)))
+    def sample_roots(self, count: int, every: int, max_new_tokens: int) -> list[TextRoot]:
+        """The next `count` roots, or those that are left; empty when the text is over.
 
-    def _remember(self, scores: Scores) -> None:
-        self.prev_probs = warp(scores.logits[-1], self.sampling)
-        self.prev_hidden = scores.hidden[-1]
+        Roots are at 0, `every`, 2 `every`, .. generated tokens. Text behind the last one is not sampled.
+        """
+        roots: list[TextRoot] = []
+        last = (max_new_tokens - 1) // every * every
+        while len(roots) < count and self.position <= last and not self.ended:
+            if self.position % every:
+                self.step()
+                continue
+            place = len(self.tokens) - 1, self.position, self.probs, self.hidden
+            roots.append(TextRoot(*place, probs=self.step()))
+        return roots
+
+    def commit(self) -> None:
+        """Make the text part of the target's context, and drop all rows that are not text."""
+        self.target.keep(range(len(self.tokens) - 1 - self.target.length))
+
+    def _run(self, start: int, end: int) -> Tensor:
+        """One pass over the tokens from `start` to before `end`, which continue the chain of pending rows."""
+        ids = torch.tensor(self.tokens[start:end], device=self.target.device)
+        above = start - self.target.length - 1
+        scores = self.target.extend(ids, range(above, above + len(ids)), last_rows=1)
+        self.probs, self.hidden = warp(scores.logits[-1], self.sampling), scores.hidden[-1]
+        return self.probs

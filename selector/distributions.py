@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,18 +72,34 @@ def _outside_nucleus(logits: Tensor, top_p: float) -> Tensor:
 
 
 def draw(probs: Tensor, generator: torch.Generator | None = None, rows: Tensor | None = None) -> Tensor:
-    """One token a row of `probs [laws, vocab]` by inverse CDF with float64 prefix sums; `[laws]`, int64.
+    """One token a row of `probs [laws, vocab]`; `[laws]`, int64.
 
-    With `rows [draws]` the i-th token is drawn from law `rows[i]` instead; `[draws]`. A token of probability
-    zero is never drawn, also when the uniform number is 0 or the row sums to 1 - 1e-7.
+    With `rows [draws]` the i-th token is drawn from law `rows[i]` instead; `[draws]`. See `quantile`.
+    """
+    count = len(probs) if rows is None else len(rows)
+    uniform = torch.rand(count, 1, dtype=torch.float64, generator=generator, device=probs.device)
+    return quantile(probs, uniform[:, 0], rows)
+
+
+def quantile(probs: Tensor, uniform: Tensor, rows: Tensor | None = None) -> Tensor:
+    """Inverse CDFs of `probs [laws, vocab]` at `uniform [draws]`, with float64 prefix sums; `[draws]`, int64.
+
+    Draw `i` is from law `i`, or from law `rows[i]`. A token of probability zero is never drawn, also when the
+    uniform number is 0 or the row sums to 1 - 1e-7.
     """
     cumulative = probs.double().cumsum(-1)
     last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).to(torch.uint8).argmax(-1)
-    if rows is not None:
-        cumulative, last = cumulative[rows], last[rows]
-    uniform = torch.rand(len(cumulative), 1, dtype=torch.float64, generator=generator, device=probs.device)
-    index = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)[:, 0]
-    return torch.minimum(index, last)
+    points = uniform[:, None]
+    cells: tuple[Any, Any] = (slice(None), 0)
+    if rows is not None:  # all draws of a law stand in its row of `points`: prefix sums are never copied
+        order = rows.argsort(stable=True)
+        counts = torch.bincount(rows, minlength=len(probs))
+        place = torch.empty_like(rows)
+        place[order] = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows[order]]
+        points, cells = uniform.new_zeros(len(probs), int(counts.max())), (rows, place)
+        points[cells] = uniform
+    index = torch.searchsorted(cumulative, points * cumulative[:, -1:], right=True)
+    return torch.minimum(index, last[:, None])[cells]
 
 
 def entropy(probs: Tensor) -> Tensor:

@@ -1,13 +1,17 @@
 """One work unit: where roots lie, their features, that labelling leaves no trace in the text or the caches."""
 
+from collections import defaultdict
+
 import pytest
 import torch
+from torch import Tensor
 
 from data_gen import roots
 from data_gen.prompts import load_prompts
-from data_gen.roots import label_unit
+from data_gen.roots import SECTIONS, chunk_size, label_unit
 from data_gen.trajectories import Trajectory
 from data_gen.units import plan_units
+from selector.decoding.stats import Stopwatch
 from selector.distributions import entropy, warp
 from selector.engine.huggingface import HuggingFaceModel
 from selector.features import SCALARS
@@ -99,6 +103,39 @@ def test_scoring_in_pieces_is_the_same(prompt_file, monkeypatch):
         torch.testing.assert_close(one.efficiency, other.efficiency)
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_chunks_are_the_same_roots(prompt_file, monkeypatch, every):
+    pair, unit = table_pair(), unit_of(prompt_file)
+    passes = []
+    extend = pair.target.extend
+    pair.target.extend = lambda tokens, *args, **options: passes.append(len(tokens)) or extend(tokens, *args, **options)
+    together = run(pair, unit, root_every=every, num_samples=4)
+    whole = len(passes)
+    monkeypatch.setattr(roots, "CHUNK_ROWS", 1)
+    alone = run(pair, unit, root_every=every, num_samples=4)
+    assert len(passes) - whole > whole  # the same text and more forests
+    assert [record.position for record in alone] == [record.position for record in together]
+    for one, other in zip(alone, together, strict=True):
+        tensors = [{name: v for name, v in vars(r).items() if isinstance(v, Tensor | dict)} for r in (one, other)]
+        torch.testing.assert_close(*tensors)
+        assert one.context_length == other.context_length
+
+
+def test_chunk_sizes_keep_to_the_budget(monkeypatch):
+    monkeypatch.setattr(roots, "CHUNK_ROWS", 100)
+    assert [chunk_size(rows) for rows in (1000, 101, 100, 50, 33)] == [1, 1, 1, 2, 3]
+    assert chunk_size(5, before=1) == 4
+    assert chunk_size(50, before=3) == 2
+
+
+def test_seconds_by_section(prompt_file):
+    seconds = defaultdict(float)
+    pair, unit = table_pair(), unit_of(prompt_file)
+    label_unit(pair.target, pair.draft, PROMPT, unit, small_config(["builtin"]).generate, SPACE, (), Stopwatch(seconds))
+    assert set(seconds) == {*SECTIONS, "other"}
+    assert all(seconds[name] > 0 for name in SECTIONS)
+
+
 def test_transformers_models(prompt_file, target: HuggingFaceModel, draft: HuggingFaceModel):
     """The caches after a unit equal those of the text alone: the next token's logits agree."""
     unit, config = unit_of(prompt_file), small_config(["builtin"]).generate
@@ -112,5 +149,6 @@ def test_transformers_models(prompt_file, target: HuggingFaceModel, draft: Huggi
     trajectory = Trajectory(target, PROMPT, unit.sampling, generator)
     for _ in range(7):
         trajectory.step()
+    trajectory.commit()
     assert target.length == length
     torch.testing.assert_close(target.extend(torch.tensor([5]), [-1]).logits, after, rtol=1e-4, atol=1e-4)

@@ -8,7 +8,8 @@ import torch
 from scipy.stats import chi2_contingency, chisquare
 from table_model import TableModel
 
-from data_gen.supertree import draw_forest, draw_super_tree
+from data_gen.roots import start_roots
+from data_gen.supertree import draw_forest, inner_nodes
 from selector.distributions import Sampling, warp
 from selector.engine.drafting import start_root
 from selector.trees.expansion import Expansion
@@ -24,12 +25,19 @@ def start(model, sampling=SAMPLING):
 
 
 def forest_of(model, limits=LIMITS, samples=1, seed=0, sampling=SAMPLING):
-    return draw_forest(model, start(model, sampling), limits, samples, sampling, torch.Generator().manual_seed(seed))
+    return draw_forest(model, [start(model, sampling)], limits, samples, sampling, [seed])
+
+
+def contexts(forest):
+    """Tokens from the root's down to each node."""
+    found = []
+    for parent, token in zip(forest.parents, forest.tokens, strict=True):
+        found.append([*(found[parent] if parent >= 0 else []), token])
+    return found
 
 
 def test_shape():
-    model = TableModel(5, 0)
-    tree = draw_super_tree(model, start(model), LIMITS, SAMPLING, torch.Generator().manual_seed(3))
+    tree, _ = forest_of(TableModel(5, 0), seed=3).super_tree(0)
     assert tree.trunk[0] == 0
     assert [tree.topology.depths[node] for node in tree.trunk] == [0, 1, 2, 3, 4]
     assert len(tree.branches) == 3
@@ -71,10 +79,10 @@ def test_one_draft_pass_a_level_over_distinct_nodes():
     model = Counting(5, 0)
     root = start(model)
     passes.clear()
-    forest = draw_forest(model, root, LIMITS, 4, SAMPLING, torch.Generator().manual_seed(0))
+    forest = draw_forest(model, [root], LIMITS, 4, SAMPLING, [0])
     assert len(passes) == LIMITS.max_depth - 1
-    at_depth = Counter(forest.topology.depths)
-    assert all(rows <= at_depth[depth] for depth, rows in enumerate(passes, 1))
+    at_depth = Counter(map(len, contexts(forest)))
+    assert all(rows <= at_depth[depth + 1] for depth, rows in enumerate(passes, 1))
 
 
 def test_greedy_is_one_chain():
@@ -104,6 +112,47 @@ def draws(model, count):
                 )
             )
     return found
+
+
+@pytest.mark.parametrize("limits", [LIMITS, Expansion(1, 2, 2), Expansion(3, 0, 1), Expansion(3, 2, 0)])
+def test_inner_nodes_without_merging(limits):
+    forest = forest_of(TableModel(10_000, 0, scale=0.1), limits, samples=2)
+    assert len(forest.inner) == 2 * inner_nodes(limits) - 1
+
+
+def roots_of_a_text(model, text=(1, 2, 0, 3), committed=2):
+    """Every token from the last committed one on, as a root in one chain of pending rows."""
+    model.reset()
+    model.committed = list(text[:committed])
+    return start_roots(model, text, range(committed, len(text)), SAMPLING)
+
+
+def test_roots_of_a_text_hang_below_their_own_rows():
+    model = TableModel(6, 0, support=[1, 3, 4])
+    text = (1, 2, 0, 3)
+    roots = roots_of_a_text(model, text)
+    assert [len(root.laws) for root in roots] == [1, 2]
+    forest = draw_forest(model, roots, LIMITS, 3, SAMPLING, [5, 6])
+    assert forest.num_roots == 2
+    for tree in range(6):
+        alone, nodes = forest.super_tree(tree)
+        above = text[: 2 + tree // 3]
+        assert nodes[0] == tree // 3
+        for node in range(len(alone.tokens)):
+            if alone.topology.children[node]:
+                path = [0, *alone.topology.path(node)]
+                law = warp(model.logits((*above, *alone.tokens[path].tolist())), SAMPLING)
+                torch.testing.assert_close(alone.draft_probs[node][model.support], law)
+
+
+def test_a_root_draws_the_same_in_any_company():
+    model = TableModel(5, 0)
+    both = draw_forest(model, roots_of_a_text(model), LIMITS, 2, SAMPLING, [5, 6])
+    alone = draw_forest(model, roots_of_a_text(model)[1:], LIMITS, 2, SAMPLING, [6])
+    for tree in range(2):
+        one, other = both.super_tree(2 + tree)[0], alone.super_tree(tree)[0]
+        assert one.tokens.tolist() == other.tokens.tolist()
+        assert (one.trunk, one.branches) == (other.trunk, other.branches)
 
 
 def path_probs(model, context, length):

@@ -32,23 +32,44 @@ def test_law_of_two_tokens():
     assert chisquare([counts[p] for p in possible], [expected[p] for p in possible], sum_check=False).pvalue > 1e-4
 
 
-def test_prev_is_the_token_before_the_last():
+def test_text_is_a_chain_of_pending_rows():
     model = TableModel(5, 0)
     trajectory = Trajectory(model, [4, 0, 1], SAMPLING, torch.Generator().manual_seed(1))
-    for _ in range(4):
+    for step in range(4):
         context = trajectory.tokens[:-1]
-        assert model.committed == context
-        torch.testing.assert_close(trajectory.prev_probs, warp(model.logits(context), SAMPLING))
-        assert trajectory.prev_hidden.tolist() == [len(context), context[-1], 0]
+        assert model.committed + [token for token, _ in model.pending] == context
+        assert [parent for _, parent in model.pending] == list(range(-1, step % 2 - 1))
+        torch.testing.assert_close(trajectory.probs, warp(model.logits(context), SAMPLING))
+        assert trajectory.hidden.tolist() == [len(context), context[-1], 0]
         trajectory.step()
+        if step % 2:
+            trajectory.commit()
+            assert model.committed == trajectory.tokens[:-1]
     assert trajectory.position == 4
 
 
-def test_one_token_prompt_has_no_prev():
+def test_roots_in_portions():
+    model = TableModel(5, 0)
+    trajectory = Trajectory(model, [4, 0, 1], SAMPLING, torch.Generator().manual_seed(1))
+    portions = []
+    while roots := trajectory.sample_roots(2, every=3, max_new_tokens=14):
+        portions.append([root.position for root in roots])
+        for root in roots:
+            text = trajectory.tokens
+            assert root.index == 2 + root.position
+            assert root.prev_hidden.tolist() == [root.index, text[root.index - 1], 0]
+            torch.testing.assert_close(root.prev_probs, warp(model.logits(text[: root.index]), SAMPLING))
+            torch.testing.assert_close(root.probs, warp(model.logits(text[: root.index + 1]), SAMPLING))
+        trajectory.commit()
+    assert portions == [[0, 3], [6, 9], [12]]
+    assert trajectory.position == 13  # the token after the last root, and no further
+
+
+def test_one_token_prompt_has_no_law_before_it():
     trajectory = Trajectory(TableModel(5, 0), [2], SAMPLING, None)
-    assert trajectory.prev_probs is None
+    assert trajectory.probs is None
     trajectory.step()
-    assert trajectory.prev_probs is not None
+    assert trajectory.probs is not None
 
 
 def test_end_counts_for_generated_tokens_only():

@@ -26,6 +26,21 @@ def test_worked_examples(dtype):
 
 
 @pytest.mark.parametrize("case", json.loads(CASES.read_text())["trees"], ids=lambda case: case["id"])
+def test_worked_trees_on_a_device(case, device):
+    """Outcomes, and bonus tokens drawn there."""
+    tree, target, nodes = case_tree(case, torch.float64)
+    tree.tokens, tree.draft_probs = tree.tokens.to(device), tree.draft_probs.to(device)
+    for name, result in case["results"].items():
+        expected = torch.zeros_like(target)
+        for prefix, row in result["outcome"]:
+            expected[nodes[tuple(prefix)]] = torch.tensor(row, dtype=torch.float64)
+        outcome = VERIFIERS[name].outcome(tree, target.to(device))
+        torch.testing.assert_close(outcome.cpu(), expected, atol=1e-9, rtol=0)
+        node, bonus = VERIFIERS[name].verify(tree, target.to(device), torch.Generator(device).manual_seed(1))
+        assert expected[node, bonus] > 0
+
+
+@pytest.mark.parametrize("case", json.loads(CASES.read_text())["trees"], ids=lambda case: case["id"])
 def test_depthwise_estimates(case):
     """The tree as the only reading of a drawing gives the integrated estimates of the examples."""
     tree, target, _ = case_tree(case, torch.float64)

@@ -109,7 +109,7 @@ def one_drawing(vocab=30, seed=41, sharpness=1.0, limits=(4, 3, 3)):
 
 
 @pytest.mark.parametrize("sharpness", [0.5, 4.0])
-def test_labels_are_plausible_and_alike_in_float32_and_on_a_support(sharpness):
+def test_labels_are_plausible_and_alike_in_float32_and_on_a_support(sharpness, device):
     (tree, target), space = one_drawing(sharpness=sharpness)
     labels = label(tree, target, space, list(VERIFIERS))
     for values in labels.values():
@@ -121,12 +121,15 @@ def test_labels_are_plausible_and_alike_in_float32_and_on_a_support(sharpness):
         lengths = [space.index(expansion) for expansion in space.expansions if expansion.num_branches == 1]
         assert bool((values[lengths].diff() >= 0).all())
     tree.draft_probs = tree.draft_probs.nan_to_num()
-    before = tree.draft_probs.clone()
-    tree.support = torch.arange(len(target[0]))[(tree.draft_probs > 0).any(0)]
-    tree.draft_probs, target = tree.draft_probs.float(), target.float()
+    tree.support = torch.arange(len(target[0]))[(tree.draft_probs > 0).any(0)].to(device)
+    tree.tokens, tree.draft_probs, target = (
+        tree.tokens.to(device), tree.draft_probs.float().to(device), target.float().to(device)
+    )  # fmt: skip
+    before = tree.draft_probs.clone(), target.clone()
     for name, values in label(tree, target, space, list(VERIFIERS)).items():
         torch.testing.assert_close(values, labels[name], atol=2e-5, rtol=0)
-    assert torch.equal(before.float(), tree.draft_probs)
+    assert torch.equal(before[0], tree.draft_probs)
+    assert torch.equal(before[1], target)
 
 
 def test_one_hot_laws():

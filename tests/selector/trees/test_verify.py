@@ -99,20 +99,27 @@ def extreme_tree(kind: str, dtype: torch.dtype, vocab: int = 5) -> tuple[DraftTr
     return DraftTree(topology, torch.tensor(tokens), draft), target
 
 
+def on_device(tree, target, device):
+    """Everything that a model on that device would have made there."""
+    tree.tokens, tree.draft_probs = tree.tokens.to(device), tree.draft_probs.to(device)
+    tree.support = None if tree.support is None else tree.support.to(device)
+    return tree, target.to(device)
+
+
 KINDS = ["one-hot target", "one-hot draft", "equal", "disjoint", "top-p", "tiny"]
 
 
 @pytest.mark.parametrize("name", VERIFIERS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", KINDS)
-def test_extreme_laws(name, kind, dtype):
-    tree, target = extreme_tree(kind, dtype)
+def test_extreme_laws(name, kind, dtype, device):
+    tree, target = on_device(*extreme_tree(kind, dtype), device)
     outcome = VERIFIERS[name].outcome(tree, target)
     assert bool(outcome.isfinite().all())
     assert bool((outcome >= 0).all())
     assert not bool(outcome[target == 0].any())
     assert abs(float(outcome.double().sum()) - 1) < 1e-5
-    generator = torch.Generator().manual_seed(6)
+    generator = torch.Generator(device).manual_seed(6)
     for _ in range(10):
         node, bonus = VERIFIERS[name].verify(tree, target, generator)
         assert target[node, bonus] > 0
@@ -125,18 +132,19 @@ def test_extreme_laws(name, kind, dtype):
     if kind == "disjoint":
         assert float(accepted[0]) > 1 - 1e-6
     if kind == "equal" and name not in ("nss", "gbv"):
-        depths = torch.tensor(tree.topology.depths)
+        depths = torch.tensor(tree.topology.depths, device=device)
         assert float(accepted[depths == 2].sum()) > 1 - 1e-5
 
 
 @pytest.mark.parametrize("name", VERIFIERS)
-def test_reduced_support_changes_nothing(name):
+def test_reduced_support_changes_nothing(name, device):
     tree, target = extreme_tree("generic", torch.float64)
     tree.draft_probs[:, :2] = 0.0
     tree.draft_probs /= tree.draft_probs.sum(-1, keepdim=True)
     whole = VERIFIERS[name].outcome(tree, target)
     tree.support = torch.arange(2, 5)
-    torch.testing.assert_close(VERIFIERS[name].outcome(tree, target), whole, atol=1e-14, rtol=0)
+    tree, target = on_device(tree, target, device)
+    torch.testing.assert_close(VERIFIERS[name].outcome(tree, target).cpu(), whole, atol=1e-14, rtol=0)
 
 
 @pytest.mark.parametrize("name", VERIFIERS)

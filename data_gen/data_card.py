@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from data_gen.units import WorkUnit
@@ -11,31 +12,56 @@ from selector.manifest import Manifest
 from selector.provenance import write_text
 
 
-def write_data_card(manifest: Manifest, units: list[WorkUnit], folder: Path) -> None:
+@dataclass(frozen=True)
+class Contents:
+    """What the manifest does not say: roots by task and by setting; lines that name prompts and failures."""
+
+    tasks: Counter[str]
+    settings: Counter[str]
+    prompts: list[str]
+    failed: list[str]
+
+
+def contents(manifest: Manifest, units: list[WorkUnit]) -> Contents:
+    """Of a run whose units are known."""
+    tasks, settings, failed = Counter[str](), Counter[str](), []
+    for unit, state in zip(units, manifest.units, strict=True):
+        setting = setting_name(unit.sampling.temperature, unit.sampling.top_p)
+        tasks[unit.prompt.task] += state.rows
+        settings[setting] += state.rows
+        if state.status == "failed":
+            failed.append(f"- `{unit.prompt.id}` ({setting}): {' '.join(state.error.split())}")
+    sources = sorted({(unit.prompt.source, unit.prompt.licence) for unit in units})
+    prompts = [f"- {source or 'unnamed source'}: {licence or 'licence not stated'}" for source, licence in sources]
+    return Contents(tasks, settings, prompts, failed)
+
+
+def setting_name(temperature: float, top_p: float) -> str:
+    """As the card calls a sampling setting, also one that has been through float32."""
+    return f"temperature {temperature:.6g}, top-p {top_p:.6g}"
+
+
+def write_data_card(manifest: Manifest, content: Contents, folder: Path) -> None:
     """Write `README.md` by way of a temporary file."""
-    write_text(folder / "README.md", data_card(manifest, units))
+    write_text(folder / "README.md", data_card(manifest, content))
 
 
-def data_card(manifest: Manifest, units: list[WorkUnit]) -> str:
+def card_section(card: str, title: str) -> list[str]:
+    """The list below a heading of a card."""
+    _, _, rest = card.partition(f"\n## {title}\n")
+    return [line for line in rest.partition("\n## ")[0].splitlines() if line.startswith("- ")]
+
+
+def data_card(manifest: Manifest, content: Contents) -> str:
     """Markdown text."""
     pair, generate = manifest.config["pair"], manifest.config["generate"]
-    tasks: Counter[str] = Counter()
-    settings: Counter[str] = Counter()
-    for unit, state in zip(units, manifest.units, strict=True):
-        tasks[unit.prompt.task] += state.rows
-        settings[f"temperature {unit.sampling.temperature}, top-p {unit.sampling.top_p}"] += state.rows
-    failed = [
-        f"- `{unit.prompt.id}` (temperature {unit.sampling.temperature}, top-p {unit.sampling.top_p}): {state.error}"
-        for unit, state in zip(units, manifest.units, strict=True)
-        if state.status == "failed"
-    ]
-    sources = sorted({(unit.prompt.source, unit.prompt.licence) for unit in units})
+    done = sum(unit.status == "done" for unit in manifest.units)
     limits = manifest.space.limits
     return "\n".join(
         [
             "# Roots of speculative decoding: features and expected block efficiencies",
             "",
-            f"{sum(tasks.values())} roots of {len(units) - len(failed)} trajectories, made by `ddte generate`.",
+            f"{sum(content.tasks.values())} roots of {done} trajectories, made by `ddte generate`.",
             "",
             f"- target `{pair['target']}` ({manifest.target_fingerprint}), draft `{pair['draft']}` "
             f"({manifest.draft_fingerprint}), {manifest.dtype}",
@@ -46,8 +72,8 @@ def data_card(manifest: Manifest, units: list[WorkUnit]) -> str:
             f"- versions: {', '.join(f'{name} {version}' for name, version in manifest.versions.items())}; "
             f"revision {manifest.git_revision or 'unknown'}",
             "",
-            *_table("task", tasks.items()),
-            *_table("setting", settings.items()),
+            *_table("task", content.tasks.items()),
+            *_table("setting", content.settings.items()),
             "## A row",
             "",
             "| column | content |",
@@ -71,13 +97,22 @@ def data_card(manifest: Manifest, units: list[WorkUnit]) -> str:
             'roots = RootDataset.load("this folder")',
             "```",
             "",
+            "`ddte generate --check` validates the folder.",
+            "",
+            "## The manifest",
+            "",
+            "`manifest.json` says what was run (`config`, `versions`, `git_revision`, `seed`), with which models "
+            "(`target_fingerprint`, `draft_fingerprint`, `dtype`, `hidden_sizes`), what the columns hold "
+            "(`action_space`, `verifiers`, `scalars`, `draft_warp`) and what became of each unit: `id` (hash of "
+            "prompt, settings and seed), `status`, `shard` in `shards/`, `rows`, `seconds` and, for a failure, `error`.",
+            "",
             "## Prompts",
             "",
-            *(f"- {source or 'unnamed source'}: {licence or 'licence not stated'}" for source, licence in sources),
+            *content.prompts,
             "",
             "## Failed trajectories",
             "",
-            *(failed or ["None."]),
+            *(content.failed or ["None."]),
             "",
         ]
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from data_gen.data_card import write_data_card
+from data_gen.data_card import contents, setting_name, write_data_card
 from data_gen.estimate import estimate
 from data_gen.prompts import load_prompts
 from data_gen.units import WorkUnit, plan_units
@@ -135,12 +135,12 @@ def _finish(manifest: Manifest, folder: Path, units: list[WorkUnit], console: Co
     """Name the failures, call the data set complete and write its card."""
     failed = [(unit, state) for unit, state in zip(units, manifest.units, strict=True) if state.status == "failed"]
     for unit, state in failed:
-        setting = f"temperature {unit.sampling.temperature}, top-p {unit.sampling.top_p}"
+        setting = setting_name(unit.sampling.temperature, unit.sampling.top_p)
         console.print(f"failed: prompt {unit.prompt.id!r} at {setting}: {state.error}", style="red", markup=False)
     if len(failed) == len(units):
         raise UserError(f"out is {str(folder)!r}: every trajectory failed, the first with {failed[0][1].error}.")
     with refuse_full_disk(folder):
-        write_data_card(manifest, units, folder)
+        write_data_card(manifest, contents(manifest, units), folder)
         manifest.complete = True
         manifest.save(folder)
     rows = sum(unit.rows for unit in manifest.units)

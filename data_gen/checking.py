@@ -1,0 +1,106 @@
+"""`ddte generate --check`: whether a data set holds what its manifest says and labels that can be meant."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from selector.errors import UserError
+from selector.records import RootDataset
+from selector.trees.expansion import ActionSpace, Expansion
+
+ROUNDING = 2.0**-10  # two neighbours in float16 differ by at most this share of them
+
+
+def check_data_set(folder: Path | str, console: Console | None = None) -> None:
+    """Print a table of what is there. Raises UserError at the first thing that cannot be.
+
+    Beside what `RootDataset.load` refuses: a root that comes twice, and a label that falls with depth.
+    """
+    folder, console = Path(folder), console or Console()
+    data = RootDataset.load(folder)
+    check_twice(data)
+    for verifier, labels in data.efficiency.items():
+        check_monotone(verifier, labels, data.manifest.space)
+    console.print(summary(data, folder))
+    failed = Counter(unit.error for unit in data.manifest.units if unit.status == "failed")
+    for reason, count in failed.most_common():
+        console.print(f"{count} trajectories failed: {reason}", markup=False)
+
+
+def check_twice(data: RootDataset) -> None:
+    """A root is known by its prompt, its setting and its position."""
+    settings, positions = data.settings.tolist(), data.position.tolist()
+    seen: dict[tuple[str, float, float, int], int] = {}
+    for row, (prompt, setting, position) in enumerate(zip(data.prompt_ids, settings, positions, strict=True)):
+        first = seen.setdefault((prompt, *setting, position), row)
+        if first != row:
+            raise UserError(
+                f"row {row} is row {first} once more (prompt {prompt!r}, temperature {setting[0]:.3g}, top-p "
+                f"{setting[1]:.3g}, position {position}): generate or merge the data set again."
+            )
+
+
+def check_monotone(verifier: str, labels: Tensor, space: ActionSpace) -> None:
+    """A deeper tree never gives fewer tokens: each level adds a share that is 0 or more, in every estimate.
+
+    So it holds row by row, but for the rounding to float16.
+    """
+    for short, deep in deeper(space):
+        fall = labels[..., short] - labels[..., deep]
+        bad = (fall > ROUNDING * labels[..., short]).nonzero()
+        if len(bad):
+            row, half = bad[0].tolist()
+            values = f"{labels[row, half, short]:.4f} for {space.expansions[short]} and {labels[row, half, deep]:.4f}"
+            raise UserError(
+                f"efficiency_{verifier} of row {row} falls with depth ({values} for {space.expansions[deep]}): "
+                "generate the data set again."
+            )
+
+
+def deeper(space: ActionSpace) -> list[tuple[int, int]]:
+    """Each action after the one whose branches, or whose chain, are shorter by one token."""
+    number = {expansion: action for action, expansion in enumerate(space.expansions)}
+    return [
+        (number[Expansion(branches, trunk, length - 1).canonical()], action)
+        for (branches, trunk, length), action in number.items()
+        if length
+    ]
+
+
+def summary(data: RootDataset, folder: Path) -> Table:
+    """Roots and mean block efficiency by task and setting, each verifier with its best action of the whole set."""
+    size = sum(path.stat().st_size for path in {folder / "shards" / name for name in data.manifest.shard_rows()})
+    failed = sum(unit.status == "failed" for unit in data.manifest.units)
+    title = (
+        f"{folder}: {len(data)} roots of {len(data.manifest.units) - failed} trajectories, {failed} failed, "
+        f"{size / len(data) / 1000:.1f} kB a root"
+    )
+    best = {name: int(data.mean_efficiency(name).mean(0).argmax()) for name in data.efficiency}
+    table = Table(title=title, title_justify="left", caption="Tokens a step by the label, with the best tree of all.")
+    table.add_column("task, temperature, top-p")
+    table.add_column("roots", justify="right")
+    for name, action in best.items():
+        table.add_column(f"{name}\n{data.manifest.space.expansions[action]}", justify="right")
+    for cell, rows in _cells(data).items():
+        means = [f"{float(data.mean_efficiency(name)[rows, action].mean()):.2f}" for name, action in best.items()]
+        table.add_row(cell, str(len(rows)), *means)
+    return table
+
+
+def _cells(data: RootDataset) -> dict[str, Tensor]:
+    """Rows of each task and setting, and of all."""
+    names = [
+        f"{task}, {temperature:.3g}, {top_p:.3g}"
+        for task, (temperature, top_p) in zip(data.tasks, data.settings.tolist(), strict=True)
+    ]
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        rows.setdefault(name, []).append(row)
+    cells = {name: torch.tensor(rows[name]) for name in sorted(rows)}
+    return cells | {"all": torch.arange(len(data))}

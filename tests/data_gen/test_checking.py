@@ -1,0 +1,131 @@
+"""`ddte generate --check`: a sound set gives a table, a spoiled one a sentence."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from rich.console import Console
+
+from data_gen.checking import check_data_set, deeper
+from data_gen.pipeline import generate
+from selector.cli import main
+from selector.errors import UserError
+from selector.records import Manifest, RootDataset
+from selector.trees.expansion import ActionSpace, Expansion
+from selector.trees.verifiers import VERIFIERS
+from tests.data_gen.small_runs import small_config, table_pair
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def folder(tmp_path, prompt_file):
+    generate(small_config([prompt_file]), tmp_path / "data", table_pair(), QUIET)
+    return tmp_path / "data"
+
+
+def spoil(folder: Path, name: str, change) -> None:
+    """Apply `change` to the first shard's column."""
+    path = folder / "shards" / Manifest.load(folder).units[0].shard
+    table = pq.read_table(path)
+    column = table.column(name)
+    values = pa.array(change(column.to_pylist()), column.type)
+    pq.write_table(table.set_column(table.column_names.index(name), name, values), path)
+
+
+def test_a_sound_set_gives_a_table(folder, capsys):
+    data = RootDataset.load(folder)
+    assert main(["generate", "--check", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert f"{len(data)} roots of 6 trajectories, 0 failed" in out
+    size = sum(path.stat().st_size for path in folder.glob("shards/*")) / len(data) / 1000
+    assert f"{size:.1f} kB a root" in out
+    best = data.mean_efficiency("nss").mean(0)
+    last = next(line for line in out.splitlines() if line.strip(" │┃|").startswith("all"))
+    assert f"{len(data)} " in last
+    assert f"{best.max():.2f}" in last
+    rows = [row for row, task in enumerate(data.tasks) if (task, data.settings[row].tolist()) == ("writing", [0.5, 1])]
+    cell = next(line for line in out.splitlines() if "writing, 0.5, 1" in line)
+    assert f"{data.mean_efficiency('nss')[rows, best.argmax()].mean():.2f}" in cell
+
+
+def test_failures_are_counted_with_their_reasons(folder, capsys):
+    manifest = Manifest.load(folder)
+    manifest.units[2] = replace(manifest.units[2], status="failed", rows=0, error="out of memory [x]")
+    manifest.save(folder)
+    check_data_set(folder, Console(width=200))
+    assert "1 failed" in (out := capsys.readouterr().out)
+    assert "1 trajectories failed: out of memory [x]" in out
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_labels_of_every_verifier_grow_with_depth(tmp_path, prompt_file, verifier):
+    """The check rests on it: no estimate of a level's share is below 0."""
+    config = small_config([prompt_file], verifiers=[verifier], max_new_tokens=20)
+    generate(config, tmp_path / "data", table_pair(), QUIET)
+    check_data_set(tmp_path / "data", QUIET)
+
+
+def test_deeper_pairs_cover_every_action_but_the_empty_one():
+    space = ActionSpace(3, 1, 2)
+    pairs = {(space.expansions[short], space.expansions[deep]) for short, deep in deeper(space)}
+    assert len(pairs) == len(space) - 1
+    assert (Expansion(1, 0, 2), Expansion(1, 0, 3)) in pairs
+    assert (Expansion(3, 1, 1), Expansion(3, 1, 2)) in pairs
+    assert (Expansion(1, 0, 1), Expansion(2, 1, 1)) in pairs  # without branches its trunk is a chain
+
+
+def fallen(rows):
+    """The first half of the first row's label of (2, 1, 2) is less than that of (2, 1, 1), by 1%."""
+    number = {expansion: action for action, expansion in enumerate(ActionSpace(2, 1, 2).expansions)}
+    rows[0][number[Expansion(2, 1, 2)]] = 0.99 * rows[0][number[Expansion(2, 1, 1)]]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("efficiency_nss", fallen, r"efficiency_nss of row 0 falls with depth .*\(2, 1, 1\)"),
+        ("efficiency_nss", lambda rows: [[0.5] * len(row) for row in rows], "must lie between 1"),
+        ("scalars", lambda rows: [[float("nan")] * len(row) for row in rows], "scalars of row 0 is NaN"),
+        ("position", lambda rows: [0] * len(rows), "row 1 is row 0 once more"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(folder, capsys, name, change, words):
+    spoil(folder, name, change)
+    with pytest.raises(UserError, match=words):
+        check_data_set(folder, QUIET)
+    capsys.readouterr()
+    assert main(["generate", "--check", str(folder)]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_a_rounding_step_of_float16_is_no_fall(folder):
+    """One step below its neighbour passes, three do not."""
+    data = RootDataset.load(folder)
+    short, deep = deeper(data.manifest.space)[-1]
+    base = data.efficiency["nss"][0, 0, short].half()
+    step = torch.nextafter(base, torch.tensor(0.0, dtype=torch.float16))
+    labels = [row.reshape(-1).tolist() for row in data.efficiency["nss"][: Manifest.load(folder).units[0].rows]]
+    labels[0][deep] = float(step)
+    spoil(folder, "efficiency_nss", lambda _: labels)
+    check_data_set(folder, QUIET)
+    labels[0][deep] = float(base) - 3 * float(base - step)
+    spoil(folder, "efficiency_nss", lambda _: labels)
+    with pytest.raises(UserError, match="falls with depth"):
+        check_data_set(folder, QUIET)
+
+
+def test_an_unfinished_set_and_no_set_are_refused(folder, tmp_path):
+    manifest = Manifest.load(folder)
+    manifest.complete = False
+    manifest.save(folder)
+    with pytest.raises(UserError, match="complete is false"):
+        check_data_set(folder, QUIET)
+    with pytest.raises(UserError, match=r"no manifest\.json"):
+        check_data_set(tmp_path / "nowhere", QUIET)

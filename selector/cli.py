@@ -105,11 +105,7 @@ def _add_sections(parser: ArgumentParser, shown: Iterable[str]) -> None:
 
 
 def _generate(parser: ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, default=None, help="the data set's folder; an interrupted one goes on")
-    parser.add_argument("--engine", choices=["local", "ray"], default="local", help="who does the work")
-    parser.add_argument("--workers", type=int, default=0, help="Ray's replicas of the pair (0: one a GPU, or two)")
-    parser.add_argument("--check", type=Path, default=None, help="validate this data set and make none")
-    parser.add_argument("--merge", type=list[Path], default=[], help="make `out` of these data sets")
+    parser.add_argument("--out", type=Path, required=True, help="the data set's folder; an interrupted one goes on")
 
 
 def _train(parser: ArgumentParser) -> None:
@@ -179,6 +175,11 @@ def _bench_decode(parser: ArgumentParser) -> None:
     )
 
 
+def _bench_generate(parser: ArgumentParser) -> None:
+    parser.add_argument("--units", type=int, default=4, help="trajectories to label, the first of the plan")
+    parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
+
+
 def _bench_verification(parser: ArgumentParser) -> None:
     parser.add_argument("--nodes", type=list[int], default=[8, 16, 33, 65], help="sizes of the tree")
     parser.add_argument(
@@ -202,6 +203,11 @@ def _bench_efficiency(parser: ArgumentParser) -> None:
 
 BENCHES: dict[str, tuple[str, set[str], Callable[[ArgumentParser], None]]] = {
     "decode": ("Throughput against plain and assisted decoding, interleaved.", {"pair", "decode"}, _bench_decode),
+    "generate": (
+        "Roots a minute, where the time goes, and the cost of the same labels by one drawing an action.",
+        {"pair", "action_space", "generate"},
+        _bench_generate,
+    ),
     "verification": ("Time of a step's verification beside one read of its laws.", set(), _bench_verification),
     "efficiency": (
         "Tokens a step of every verifier on a data set's laws, as markdown.",

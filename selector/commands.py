@@ -24,22 +24,10 @@ def resolve_config(arguments: Any) -> Config:
 
 
 def generate(arguments: Any) -> None:
-    """Make or finish a data set in `out`, merge several into it, or check one."""
-    if arguments.check:
-        from data_gen.checking import check_data_set
-
-        check_data_set(arguments.check)
-        return
-    if arguments.out is None:
-        raise UserError("out is left out: give the data set's folder.")
-    if arguments.merge:
-        from data_gen.merging import merge
-
-        merge(arguments.merge, arguments.out)
-        return
+    """Make or finish a data set in `out`."""
     from data_gen.pipeline import generate as generate_data
 
-    generate_data(resolve_config(arguments), arguments.out, engine=arguments.engine, workers=arguments.workers)
+    generate_data(resolve_config(arguments), arguments.out)
 
 
 def profile(arguments: Any) -> None:
@@ -177,6 +165,13 @@ def bench_decode(arguments: Any) -> int:
     return bench_command(arguments, resolve_config(arguments))
 
 
+def bench_generate(arguments: Any) -> None:
+    """Roots a minute beside one drawing an action."""
+    from data_gen.bench import bench_generate as bench_data
+
+    bench_data(resolve_config(arguments), arguments.units, arguments.json)
+
+
 def bench_verification(arguments: Any) -> int:
     """Time of each verifier beside one read of the laws."""
     from selector.verification_bench import bench_verification as bench_verifiers
@@ -206,7 +201,12 @@ def bench_efficiency(arguments: Any) -> None:
         write_json(arguments.json, [mean.to_dict() for mean in means])
 
 
-_BENCHES = {"decode": bench_decode, "verification": bench_verification, "efficiency": bench_efficiency}
+_BENCHES = {
+    "decode": bench_decode,
+    "generate": bench_generate,
+    "verification": bench_verification,
+    "efficiency": bench_efficiency,
+}
 
 
 def verify(arguments: Any) -> int:

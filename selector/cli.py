@@ -41,7 +41,7 @@ VERBS = {
     "train": "Train selectors on a data set (Lightning), one a verifier.",
     "evaluate": "Evaluate selectors on held-out prompts: metrics.json and an HTML report.",
     "export": "Write the selectors of a run as checkpoint folders for decoding.",
-    "decode": "Decode a prompt with a checkpoint, streaming text and ending with statistics.",
+    "decode": "Decode one prompt with a checkpoint, streaming text and ending with statistics; or many, to a file.",
     "profile": "Measure this machine's pass times.",
     "bench": "Measure: decoding and verification on this machine, block efficiency on a data set.",
     "verify": "Check verification algorithms against a file of worked cases.",
@@ -132,7 +132,9 @@ def _export(parser: ArgumentParser) -> None:
 
 def _decode(parser: ArgumentParser) -> None:
     parser.add_argument("--checkpoint", type=Path, required=True, help="a checkpoint folder of `ddte export`")
-    parser.add_argument("--prompt", type=str, required=True, help="the user's message")
+    parser.add_argument("--prompt", type=str, default=None, help="the user's message")
+    parser.add_argument("--prompts", type=str, default=None, help="JSONL file, or `-` for lines of stdin; needs --out")
+    parser.add_argument("--out", type=Path, default=None, help="JSONL file of answers; an interrupted one goes on")
     parser.add_argument(
         "--profile", type=Path, default=None, help="this machine's pass times (default: the checkpoint's)"
     )
@@ -263,7 +265,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"ddte {parsed.verb}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        way_on = "; the same command goes on from here" if parsed.verb in RESUMED else ""
+        resumed = parsed.verb in RESUMED or (parsed.verb == "decode" and arguments.prompts)
+        way_on = "; the same command goes on from here" if resumed else ""
         print(f"ddte {parsed.verb}: interrupted{way_on}.", file=sys.stderr)
         return 130
     except BrokenPipeError:

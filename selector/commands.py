@@ -86,12 +86,16 @@ def export(arguments: Any) -> None:
         print(f"Checkpoint: {folder}")
 
 
-def decode(arguments: Any) -> None:
-    """Stream the answer to `prompt` to standard output, statistics to standard error."""
+def decode(arguments: Any) -> int:
+    """Stream the answer to `prompt` to standard output, statistics to standard error; or answer all of `prompts`."""
     from selector.decoding.checks import check_decode
 
     settings: DecodeConfig = arguments.decode
     sampling = check_decode(settings)
+    if (arguments.prompt is None) == (arguments.prompts is None):
+        raise UserError("prompt and prompts: give one of the two, a text or a file of prompts.")
+    if arguments.prompts is not None:
+        return decode_prompts(arguments)
     if not arguments.prompt.strip():
         raise UserError("prompt is empty: give the text to answer.")
     decoder = build_decoder(arguments)
@@ -105,12 +109,30 @@ def decode(arguments: Any) -> None:
     print()
     if stats is not None:
         print_stats(stats)
+    return 0
+
+
+def decode_prompts(arguments: Any) -> int:
+    """Answer all `prompts` into the JSONL file `out`; exit code 1 when one of them failed."""
+    from selector.decode import Answers, decode_all, decode_settings, read_prompts
+    from selector.decoding.checks import check_decode
+    from selector.provenance import check_file
+
+    if arguments.out is None:
+        raise UserError("out is left out: give the JSONL file for the answers to prompts.")
+    check_file("out", arguments.out)
+    prompts = read_prompts(arguments.prompts)
+    answers = Answers(arguments.out, decode_settings(arguments))
+    answers.left(prompts)
+    decoder = build_decoder(arguments)
+    return decode_all(decoder, prompts, answers, arguments.decode, check_decode(arguments.decode))
 
 
 def build_decoder(arguments: Any) -> Decoder:
     """The decoder of `ddte decode`: a checkpoint's selector, or a fixed expansion with its verifier."""
     from selector.checkpoint import SelectorCheckpoint
     from selector.decoding.decoder import Decoder
+    from selector.decoding.guard import Guard
     from selector.engine.huggingface import load_pair
     from selector.latency import LatencyProfile
 
@@ -119,9 +141,11 @@ def build_decoder(arguments: Any) -> Decoder:
     checkpoint = SelectorCheckpoint.load(arguments.checkpoint)
     times = LatencyProfile.load(arguments.profile) if arguments.profile else None
     pair = load_pair(arguments.pair)
+    guarded = arguments.decode.guard
     if fixed is not None:
-        return Decoder(pair, checkpoint.config.verifier, fixed, checkpoint.config.draft_warp)
-    return Decoder.with_selector(pair, checkpoint, times, policy)
+        guard = Guard(times or checkpoint.profile) if guarded else None
+        return Decoder(pair, checkpoint.config.verifier, fixed, checkpoint.config.draft_warp, guard)
+    return Decoder.with_selector(pair, checkpoint, times, policy, guarded)
 
 
 def fixed_tree(policy: str) -> Expansion | None:
@@ -148,6 +172,8 @@ def print_stats(stats: DecodeStats) -> None:
     table.add_row("block efficiency", f"{stats.block_efficiency:.2f} tokens a step")
     actions = [f"{expansion} {count / stats.steps:.0%}" for expansion, count in stats.actions.most_common(5)]
     table.add_row("trees (K, L1, L2)", ", ".join(actions))
+    if stats.guarded:
+        table.add_row("guard", f"{stats.guarded / stats.steps:.0%} of the steps held back: plain decoding was cheaper")
     split = [f"{name} {seconds / stats.total_seconds:.0%}" for name, seconds in stats.seconds.items()]
     table.add_row("time", ", ".join(split))
     Console(stderr=True).print(table)

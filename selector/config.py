@@ -150,13 +150,19 @@ class DistillConfig:
 
 @dataclass(frozen=True)
 class DecodeConfig:
-    """Decoding: `policy` is `auto` (the checkpoint's better head), `policy`, `regressor`, or `(K, L1, L2)`."""
+    """Decoding.
+
+    Attributes:
+        policy: `auto` (the checkpoint's better head), `policy`, `regressor`, or a tree `(K, L1, L2)`.
+        guard: pause speculation while the pass times say that plain decoding is faster.
+    """
 
     max_new_tokens: int = 256
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
     policy: str = "auto"
+    guard: bool = True
     seed: int = 0
 
 

@@ -105,7 +105,11 @@ def _add_sections(parser: ArgumentParser, shown: Iterable[str]) -> None:
 
 
 def _generate(parser: ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, required=True, help="the data set's folder; an interrupted one goes on")
+    parser.add_argument("--out", type=Path, default=None, help="the data set's folder; an interrupted one goes on")
+    parser.add_argument("--engine", choices=["local", "ray"], default="local", help="who does the work")
+    parser.add_argument("--workers", type=int, default=0, help="Ray's replicas of the pair (0: one a GPU, or two)")
+    parser.add_argument("--check", type=Path, default=None, help="validate this data set and make none")
+    parser.add_argument("--merge", type=list[Path], default=[], help="make `out` of these data sets")
 
 
 def _train(parser: ArgumentParser) -> None:

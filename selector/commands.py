@@ -24,10 +24,22 @@ def resolve_config(arguments: Any) -> Config:
 
 
 def generate(arguments: Any) -> None:
-    """Make or finish a data set in `out`."""
+    """Make or finish a data set in `out`, merge several into it, or check one."""
+    if arguments.check:
+        from data_gen.checking import check_data_set
+
+        check_data_set(arguments.check)
+        return
+    if arguments.out is None:
+        raise UserError("out is left out: give the data set's folder.")
+    if arguments.merge:
+        from data_gen.merging import merge
+
+        merge(arguments.merge, arguments.out)
+        return
     from data_gen.pipeline import generate as generate_data
 
-    generate_data(resolve_config(arguments), arguments.out)
+    generate_data(resolve_config(arguments), arguments.out, engine=arguments.engine, workers=arguments.workers)
 
 
 def profile(arguments: Any) -> None:

@@ -178,8 +178,9 @@ def _length(level: Array, step: Array, pairs: Array, wanted: Array) -> float:
     def dual(at: Array) -> float:
         raw = 0.5 + at[:, None] - at[None, :]
         inside = raw.clip(0.0, 1.0)
-        return float((pairs * (inside**2 / 2 + (raw - inside) * inside)).sum() / 2 - wanted @ at)
+        return float((pairs * (inside**2 / 2 + (raw - inside) * inside)).sum() / 2 - beyond_half @ at)
 
+    beyond_half = wanted - pairs.sum(1) / 2  # a token wins half of its duels where all levels are alike
     start, length = dual(level), 1.0
     while length > 1e-3:
         if dual(level + length * step) < start:

@@ -103,8 +103,8 @@ def data_card(manifest: Manifest, content: Contents) -> str:
             "",
             "`manifest.json` says what was run (`config`, `versions`, `git_revision`, `seed`), with which models "
             "(`target_fingerprint`, `draft_fingerprint`, `dtype`, `hidden_sizes`), what the columns hold "
-            "(`action_space`, `verifiers`, `scalars`, `draft_warp`) and what became of each unit: `id` (hash of "
-            "prompt, settings and seed), `status`, `shard` in `shards/`, `rows`, `seconds` and, for a failure, `error`.",
+            "(`action_space`, `verifiers`, `scalars`, `draft_warp`) and what became of each unit: `id` (hash of its "
+            "prompt, settings and seed), `status`, `shard` in `shards/`, `rows`, `seconds`, and `error` for a failure.",
             "",
             "## Prompts",
             "",

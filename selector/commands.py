@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from selector.errors import UserError
 if TYPE_CHECKING:
     from selector.decoding.decoder import Decoder
     from selector.decoding.stats import DecodeStats
+    from selector.trees.cases import CaseResult
     from selector.trees.expansion import Expansion
 
 HEADS = ("auto", "policy", "regressor")
@@ -255,9 +257,21 @@ def verify(arguments: Any) -> int:
     for result in check_cases(arguments.cases):
         failed += not result.ok
         verdict = "ok" if result.ok else "MISS"
-        print(f"{verdict:4}  {result.case:32}  {result.algorithm:12}  largest difference {result.difference:.2e}")
+        print(
+            f"{verdict:4}  {result.case:32}  {result.algorithm:18}  largest difference {result.difference:.2e}"
+            f"  computed {shown(result, result.computed)}  expected {shown(result, result.expected)}"
+        )
     print(f"{failed} misses", file=sys.stderr)
     return 1 if failed else 0
+
+
+def shown(result: CaseResult, numbers: Sequence[float]) -> str:
+    """Numbers of a case for one line: all of them, or of many the one that is furthest off."""
+    if len(numbers) > 6:
+        off = [abs(own - other) for own, other in zip(result.computed, result.expected, strict=True)]
+        place = off.index(max(off))
+        return f"{numbers[place]:.9f} (number {place + 1} of {len(numbers)})"
+    return " ".join(f"{number:.9f}" for number in numbers)
 
 
 def distill(arguments: Any) -> None:

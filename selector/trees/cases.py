@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selector.errors import UserError
+from selector.trees.case_files import read_cases
 from selector.trees.draft_tree import DraftTree
 from selector.trees.topology import Topology
 from selector.trees.verifiers import VERIFIERS
@@ -20,75 +19,39 @@ from selector.verification.proposal import ProposalSolver
 from selector.verification.solver import Solver
 from selector.verification.solvers import SOLVERS
 
-FORMAT = 1
-REMEDY = "give a file of worked examples"
-KEYS = {
-    "otlp": ("solver", "p", "q", "tokens", "law"),
-    "acceptance": ("p", "q", "k", "alpha", "khisti_first_round_value"),
-    "trees": ("V", "trunk", "branches", "nodes", "results"),
-}
 NEEDS_FLOAT64 = ("nearly equal", "tiny")
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 
+Comparison = tuple[str, Tensor, Tensor]
+"""An algorithm (or what of it), our numbers, and those of the case."""
+
+
 class CaseResult(NamedTuple):
-    """Largest absolute difference between our numbers and those of a case.
+    """Our numbers beside those of a case, and their largest absolute difference.
 
     Khisti and Ranked follow the canonical plans by themselves, so that plans in the file are not injected.
     """
 
     case: str
     algorithm: str
+    computed: list[float]
+    expected: list[float]
     difference: float
     ok: bool
 
 
 def check_cases(path: Path, dtype: torch.dtype = torch.float64) -> Iterator[CaseResult]:
-    """Compare every case of an algorithm that exists here; float32 leaves out cases that need float64."""
+    """Compare every case; float32 leaves out cases that need float64."""
     cases = read_cases(path)
-    tolerance = TOLERANCES[dtype]
     for kind, compare in (("otlp", _compare_otlp), ("acceptance", _compare_acceptance), ("trees", _compare_tree)):
         for case in cases[kind]:
             if dtype != torch.float64 and any(words in case["note"] for words in NEEDS_FLOAT64):
                 continue
-            try:
-                found = list(compare(case, dtype))
-            except (KeyError, TypeError, ValueError, IndexError) as error:
-                reason = f"{type(error).__name__}: {error}"
-                raise UserError(f"case {case['id']!r} of {str(path)!r} is damaged ({reason}): {REMEDY}.") from error
-            for algorithm, difference in found:
-                yield CaseResult(case["id"], algorithm, difference, difference <= tolerance)
-
-
-def read_cases(path: Path) -> dict[str, Any]:
-    """Load and check the file."""
-    try:
-        cases = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise UserError(f"cases is {str(path)!r}, which does not exist: give a JSON file of worked examples.") from None
-    except OSError as error:
-        raise UserError(f"cases is {str(path)!r}, which cannot be read ({error.strerror}): {REMEDY}.") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"cases is {str(path)!r}, which is not JSON ({error}): {REMEDY}.") from None
-    if not isinstance(cases, dict) or cases.get("format") != FORMAT:
-        raise UserError(f"cases is {str(path)!r}, which is not of format {FORMAT}: {REMEDY}.")
-    for kind, keys in KEYS.items():
-        if not isinstance(cases.get(kind), list):
-            raise UserError(f"cases is {str(path)!r}, which has no list of {kind}: {REMEDY}.")
-        for number, case in enumerate(cases[kind], 1):
-            _check_case(f"case {number} of {kind} in {str(path)!r}", case, keys)
-    return cases
-
-
-def _check_case(place: str, case: Any, keys: Sequence[str]) -> None:
-    if not isinstance(case, dict):
-        raise UserError(f"{place} is not an object: {REMEDY}.")
-    missing = [key for key in ("id", "note", *keys) if key not in case]
-    if missing:
-        raise UserError(f"{place} has no {missing[0]}: {REMEDY}.")
-    for key in ("id", "note"):
-        if not isinstance(case[key], str):
-            raise UserError(f"{key} of {place} is {case[key]!r}: {REMEDY}.")
+            for algorithm, computed, expected in compare(case, dtype):
+                difference = float((computed - expected).abs().max())
+                ok = difference <= TOLERANCES[dtype]
+                yield CaseResult(case["id"], algorithm, computed.tolist(), expected.tolist(), difference, ok)
 
 
 def case_tree(case: dict[str, Any], dtype: torch.dtype) -> tuple[DraftTree, Tensor, dict[tuple[int, ...], int]]:
@@ -141,24 +104,26 @@ def solver_law(solver: Solver, laws: NodeLaws, tokens: Sequence[int]) -> Tensor:
     return law
 
 
-def _compare_otlp(case: dict[str, Any], dtype: torch.dtype) -> Iterator[tuple[str, float]]:
-    solver = SOLVERS.get(case["solver"])
-    if solver is not None:
-        law = solver_law(solver, _laws(case, dtype), case["tokens"])
-        yield case["solver"], _difference(law, case["law"])
+def _compare_otlp(case: dict[str, Any], dtype: torch.dtype) -> Iterator[Comparison]:
+    solver, laws = SOLVERS[case["solver"]], _laws(case, dtype)
+    yield _comparison(case["solver"], solver_law(solver, laws, case["tokens"]), case["law"])
+    rate = solver.acceptance(laws, [(0, len(case["tokens"]))])[0]
+    if rate is not None and case.get("acceptance") is not None:
+        yield _comparison(f"{case['solver']} rate", rate, case["acceptance"])
 
 
-def _compare_acceptance(case: dict[str, Any], dtype: torch.dtype) -> Iterator[tuple[str, float]]:
+def _compare_acceptance(case: dict[str, Any], dtype: torch.dtype) -> Iterator[Comparison]:
     for name, solver in SOLVERS.items():
-        rate = solver.acceptance(_laws(case, dtype), [(0, case["k"])])[0]
-        if rate is not None and name in case["alpha"]:
-            yield name, abs(rate - case["alpha"][name])
-        if isinstance(solver, ProposalSolver):
-            yield f"{name} plan", abs(_proposed(solver, case, dtype) - case["alpha"][f"{name}_lower_bound"])
-    if case["khisti_first_round_value"] is not None:
+        rate, expected = solver.acceptance(_laws(case, dtype), [(0, case["k"])])[0], case["alpha"].get(name)
+        if rate is not None and expected is not None:
+            yield _comparison(name, rate, expected)
+        bound = case["alpha"].get(f"{name}_lower_bound")
+        if isinstance(solver, ProposalSolver) and bound is not None:
+            yield _comparison(f"{name} plan", _proposed(solver, case, dtype), bound)
+    value = case.get("khisti_first_round_value")
+    if value is not None:
         target, draft = (torch.tensor(case[law], dtype=dtype).double() for law in "pq")
-        value = torch.minimum(target, play(target, draft, draft).law).sum()
-        yield "khisti first round", abs(float(value) - case["khisti_first_round_value"])
+        yield _comparison("khisti first round", torch.minimum(target, play(target, draft, draft).law).sum(), value)
 
 
 def _proposed(solver: ProposalSolver, case: dict[str, Any], dtype: torch.dtype) -> float:
@@ -168,21 +133,20 @@ def _proposed(solver: ProposalSolver, case: dict[str, Any], dtype: torch.dtype) 
     return float(torch.minimum(target, law).sum())
 
 
-def _compare_tree(case: dict[str, Any], dtype: torch.dtype) -> Iterator[tuple[str, float]]:
+def _compare_tree(case: dict[str, Any], dtype: torch.dtype) -> Iterator[Comparison]:
     tree, target, nodes = case_tree(case, dtype)
     for name, result in case["results"].items():
-        if name in VERIFIERS:
-            expected = torch.zeros_like(target)
-            for prefix, row in result["outcome"]:
-                expected[nodes[tuple(prefix)]] = torch.tensor(row, dtype=dtype)
-            outcome = (VERIFIERS[name].outcome(tree, target) - expected).abs().max()
-            tokens = abs(float(VERIFIERS[name].expected_tokens(tree, target)) - result["expected"])
-            yield name, max(float(outcome), tokens)
+        expected = torch.zeros_like(target)
+        for prefix, row in result["outcome"]:
+            expected[nodes[tuple(prefix)]] = torch.tensor(row, dtype=dtype)
+        yield name, VERIFIERS[name].outcome(tree, target).flatten().double(), expected.flatten().double()
+        yield _comparison(f"{name} tokens", VERIFIERS[name].expected_tokens(tree, target), result["expected"])
 
 
 def _laws(case: dict[str, Any], dtype: torch.dtype) -> NodeLaws:
     return NodeLaws(torch.tensor([case["p"]], dtype=dtype), torch.tensor([case["q"]], dtype=dtype))
 
 
-def _difference(found: Tensor, expected: Sequence[float]) -> float:
-    return float((found - torch.tensor(expected, dtype=found.dtype)).abs().max())
+def _comparison(algorithm: str, computed: Tensor | float, expected: Sequence[float] | float) -> Comparison:
+    found, wanted = (torch.as_tensor(value, dtype=torch.float64).reshape(-1) for value in (computed, expected))
+    return algorithm, found, wanted

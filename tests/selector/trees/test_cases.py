@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from selector.cli import main
 from selector.errors import UserError
 from selector.trees.cases import case_tree, check_cases, prefix_of
 from selector.trees.drawing import Drawing, Reading
@@ -86,6 +87,28 @@ def test_a_folder_is_refused(tmp_path):
 
 EMPTY = {"format": 1, "otlp": [], "acceptance": [], "trees": []}
 OTLP = {"id": "a", "note": "", "solver": "nss", "p": [0.5, 0.5], "q": [0.5, 0.5], "tokens": [0], "law": [0.5, 0.5]}
+RATE = {"id": "b", "note": "", "p": [0.5, 0.5], "q": [0.5, 0.5], "k": 1, "alpha": {"nss": 0.5}}
+TREE = {
+    "id": "c", "note": "", "V": 2, "trunk": [], "branches": [[1], [1]],
+    "nodes": [{"prefix": [], "p": [1.0, 0.0], "q": [0.5, 0.5]}, {"prefix": [1], "p": [0.5, 0.5], "q": None}],
+    "results": {"bv": {"expected": 1.0, "outcome": [[[], [1.0, 0.0]]]}},
+}  # fmt: skip
+
+
+def changed_tree(**changes):
+    return {**EMPTY, "trees": [{**TREE, **changes}]}
+
+
+def changed_result(**changes):
+    return changed_tree(results={"bv": {**TREE["results"]["bv"], **changes}})
+
+
+def test_a_small_file(tmp_path):
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps({**EMPTY, "otlp": [OTLP], "acceptance": [RATE], "trees": [TREE]}))
+    assert [(result.algorithm, result.ok) for result in check_cases(path)] == [
+        ("nss", True), ("nss", True), ("bv", True), ("bv tokens", True)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -94,12 +117,76 @@ OTLP = {"id": "a", "note": "", "solver": "nss", "p": [0.5, 0.5], "q": [0.5, 0.5]
         ({"format": 1}, "has no list of otlp"),
         ({**EMPTY, "trees": [{"id": "a", "note": ""}]}, "case 1 of trees in .* has no V"),
         ({**EMPTY, "otlp": [3]}, "case 1 of otlp in .* is not an object"),
-        ({**EMPTY, "otlp": [{**OTLP, "note": None}]}, "note of case 1 of otlp"),
-        ({**EMPTY, "otlp": [{**OTLP, "p": "x"}]}, "case 'a' of .* is damaged"),
+        ({**EMPTY, "otlp": [{**OTLP, "note": None}]}, "case 1 of otlp in .* has a note that is no text"),
+        ({**EMPTY, "otlp": [{**OTLP, "p": "x"}]}, "has a p that is not a list of numbers"),
+        ({**EMPTY, "otlp": [OTLP, {**OTLP, "p": [0.5, 0.4]}]}, "case 2 of otlp in .* law p .* does not sum to 1"),
+        ({**EMPTY, "otlp": [{**OTLP, "q": [1.5, -0.5]}]}, "has a law q that is negative"),
+        ({**EMPTY, "otlp": [{**OTLP, "q": [0.5, 0.25, 0.25]}]}, "needs 2 finite numbers in q"),
+        ({**EMPTY, "otlp": [{**OTLP, "p": [0.5, float("nan")]}]}, "needs 2 finite numbers in p"),
+        ({**EMPTY, "otlp": [{**OTLP, "law": [0.5, [0.5]]}]}, "needs 2 finite numbers in law"),
+        ({**EMPTY, "otlp": [{**OTLP, "solver": "bogus"}]}, "solver 'bogus', which is none of nss, "),
+        ({**EMPTY, "otlp": [{**OTLP, "tokens": [2]}]}, r"has tokens \[2\]"),
+        ({**EMPTY, "otlp": [{**OTLP, "tokens": []}]}, r"has tokens \[\]"),
+        ({**EMPTY, "acceptance": [{**RATE, "k": 0}]}, "has k 0"),
+        ({**EMPTY, "acceptance": [{**RATE, "alpha": [0.5]}]}, "has no rates by solver"),
+        ({**EMPTY, "acceptance": [{**RATE, "alpha": {"nss": "x"}}]}, "has 'x' for alpha of nss"),
+        (changed_tree(V="2"), "has V '2'"),
+        (changed_tree(branches=[]), "has a trunk or branches"),
+        (changed_tree(trunk=[0.5]), "has a trunk or branches"),
+        (changed_tree(branches=[[1], [1, 1]]), "has branches of different lengths"),
+        (changed_tree(nodes={}), "has no list of nodes"),
+        (changed_tree(nodes=TREE["nodes"][:1]), r"has no node \[1\]"),
+        (
+            changed_tree(nodes=[{**TREE["nodes"][0], "q": None}, TREE["nodes"][1]]),
+            r"needs 2 .* in q of node \[\]",
+        ),
+        (changed_tree(results={"bogus": {}}), "has results of 'bogus', which is none of"),
+        (changed_tree(results={"bv": {"expected": 1.0}}), "has no outcome"),
+        (changed_result(expected=None), "needs a finite number in the expected tokens of bv"),
+        (changed_result(outcome=[[[0], [1.0, 0.0]]]), "which is no node of its tree"),
+        (changed_result(outcome=[[[], [1.0]]]), "needs 2 finite numbers in the outcome of bv"),
+        (changed_result(outcome=[3]), "whose entries are not pairs"),
     ],
 )
-def test_damaged_cases_are_named(tmp_path, content, word):
+def test_damaged_cases_are_named(tmp_path, capsys, content, word):
     path = tmp_path / "cases.json"
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match=word):
         list(check_cases(path))
+    assert main(["verify", "--cases", str(path)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1
+
+
+def perturbed(place):
+    """The examples with one expected number off by 1e-6."""
+    cases = json.loads(CASES.read_text())
+    holder = cases
+    for key in place[:-1]:
+        holder = holder[key]
+    holder[place[-1]] += 1e-6
+    return cases
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("otlp", 0, "law", 1),
+        ("otlp", 0, "acceptance"),
+        ("acceptance", 3, "alpha", "spectr"),
+        ("acceptance", 3, "alpha", "ranked_lower_bound"),
+        ("acceptance", 3, "khisti_first_round_value"),
+        ("trees", 1, "results", "traversal", "expected"),
+        ("trees", 1, "results", "rbv", "outcome", 0, 1, 2),
+    ],
+)
+def test_a_wrong_number_is_a_miss(tmp_path, capsys, place):
+    path = tmp_path / "cases.json"
+    cases = perturbed(place)
+    kept = {kind: [cases[kind][place[1]]] if kind == place[0] else [] for kind in ("otlp", "acceptance", "trees")}
+    path.write_text(json.dumps({"format": 1, **kept}))
+    assert main(["verify", "--cases", str(path)]) == 1
+    printed = capsys.readouterr()
+    assert sum(line.startswith("MISS") for line in printed.out.splitlines()) == 1
+    assert printed.err == "1 misses\n"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from selector.trees.decision import Decision, TreeVerifier, tree_laws
 from selector.trees.draft_tree import DraftTree
-from selector.trees.routes import Route, Router
-from selector.verification.laws import NodeLaws
+from selector.trees.routes import Proposal, Route, Router
+from selector.verification.laws import LARGEST_FACTOR, NodeLaws
 from selector.verification.solver import ratio
 
 
@@ -26,19 +28,20 @@ class Block(TreeVerifier):
         laws, target, draft = tree_laws(tree, target_probs)
         tokens = tree.tokens.tolist()
         lists = {node: children for node, children in enumerate(tree.topology.children) if children}
-        taken = take(laws, self.router(laws, tokens).route(lists), tokens, target, draft, {0: 1.0})
+        taken = take(laws, self.router(laws, tokens).routes([lists]), target, draft, {0: 1.0})[0]
         accepted = [0.0] * len(tree.topology)
         missed: dict[int, float] = {}
         for node in reversed(taken.reach):
             children = taken.route.chosen.get(node)
             arrive = sum(missed[child] for child in children) if children else taken.reach[node]
-            accepted[node] = arrive * (taken.acceptance[node] if node > 0 else 1.0)
+            accepted[node] = arrive * (taken.acceptance(node) if node > 0 else 1.0)
             missed[node] = arrive - accepted[node]
 
         def bonus(node: int) -> Tensor:
             if node not in taken.route.chosen:
                 return target_probs[node]
-            return taken.laws.residual(node, 1 / taken.weights[node], [])
+            proposal = taken.route.proposals.get(node)
+            return laws.residual(node, 1 / taken.weights[node], [], proposal.law(laws) if proposal else None)
 
         return Decision(accepted, bonus)
 
@@ -48,47 +51,80 @@ class Taken:
     """The nodes that a route can take, parents first.
 
     Attributes:
-        laws: target laws against the route's own.
         reach: probability that the path goes through each node.
-        weights, acceptance: `w` and `h` of each node.
-        gains: of each inner node the mean entry weight of the next, `sum min(r, w p) = w (1 - Z(1/w))`.
+        weights: `w` of each node.
+        masses: `Z(1 / w) = sum (p - r / w)_+` of each inner node whose weight is not 0.
     """
 
     route: Route
-    laws: NodeLaws
     reach: dict[int, float]
     weights: dict[int, float]
-    acceptance: dict[int, float]
-    gains: dict[int, float]
+    masses: dict[int, float]
+
+    def acceptance(self, node: int) -> float:
+        """`h` of a node."""
+        weight = self.weights[node]
+        # A node of weight 1 has its turn and is accepted for sure, also where rounding leaves no surplus.
+        if node not in self.masses or weight == 1:
+            return weight
+        surplus = weight * self.masses[node]
+        return surplus / (surplus + (1 - weight))
+
+    def gain(self, node: int) -> float:
+        """Mean entry weight of an inner node's next, `sum min(r, w p) = w (1 - Z(1/w))`."""
+        return self.weights[node] * (1 - self.masses[node]) if node in self.masses else 0.0
 
 
 def take(
     laws: NodeLaws,
-    route: Route,
-    tokens: list[int],
-    target: list[float],
-    draft: list[float],
-    roots: dict[int, float],
-) -> Taken:
-    """Follow a route from `roots`, nodes with their weights; `target`, `draft` as in `tree_laws`."""
-    own = laws.with_proposals(route.proposals)
-    reach, weights = dict.fromkeys(roots, 1.0), dict(roots)
+    routes: Sequence[Route],
+    target: Sequence[float],
+    draft: Sequence[float],
+    starts: Mapping[int, float],
+) -> list[Taken]:
+    """Follow routes, each from its first node, where `starts` tells the weight; `target`, `draft` as in `tree_laws`."""
+    taken = [_follow(route, target, draft, starts) for route in routes]
+    wanted = {
+        (node, one.route.proposals.get(node), 1 / one.weights[node]): None
+        for one in taken
+        for node in one.reach
+        if node in one.route.chosen and one.weights[node] > 0
+    }
+    masses = dict(zip(wanted, path_masses(laws, list(wanted)), strict=True))
+    for one in taken:
+        for node in one.reach:
+            if node in one.route.chosen and one.weights[node] > 0:
+                one.masses[node] = masses[node, one.route.proposals.get(node), 1 / one.weights[node]]
+    return taken
+
+
+def _follow(route: Route, target: Sequence[float], draft: Sequence[float], starts: Mapping[int, float]) -> Taken:
+    start = next(iter(route.chosen), 0)
+    reach, weights = {start: 1.0}, {start: starts[start]}
     for node, children in route.chosen.items():
         if node not in reach:
             continue
-        proposals = [draft[child] for child in children]
-        if node in route.proposals:
-            columns = laws.columns_of([tokens[child] for child in children])
-            proposals = route.proposals[node][columns].tolist()
-        for (child, probability), proposal in zip(children.items(), proposals, strict=True):
+        for child, probability in children.items():
             reach[child] = reach[node] * probability
-            weights[child] = ratio(weights[node] * target[child], proposal)
-    inner = [node for node in reach if node in route.chosen and weights[node] > 0]
-    masses = own.positive_mass(inner, [1 / weights[node] for node in inner])
-    acceptance, gains = dict(weights), dict.fromkeys(reach, 0.0)
-    for node, mass in zip(inner, masses, strict=True):
-        surplus = weights[node] * mass
-        # A node of weight 1 has its turn and is accepted for sure, also where rounding leaves no surplus.
-        acceptance[node] = surplus / (surplus + (1 - weights[node])) if weights[node] < 1 else 1.0
-        gains[node] = weights[node] * (1 - mass)
-    return Taken(route, own, reach, weights, acceptance, gains)
+            weights[child] = ratio(weights[node] * target[child], route.chances.get(child, draft[child]))
+    return Taken(route, reach, weights, {})
+
+
+def path_masses(laws: NodeLaws, wanted: Sequence[tuple[int, Proposal | None, float]]) -> list[float]:
+    """`sum (p - c r)_+` for each row, law `r` (None: the draft's) and `c`."""
+    own = [(row, factor) for row, proposal, factor in wanted if proposal is None]
+    plain = iter(laws.positive_mass([row for row, _ in own], [factor for _, factor in own]))
+    groups: dict[Proposal, list[float]] = {}
+    for _, proposal, factor in wanted:
+        if proposal is not None:
+            groups.setdefault(proposal, []).append(factor)
+    sums = []
+    for proposal, factors in groups.items():
+        target, law = proposal.pair(laws)
+        sums += [torch.add(target, law, alpha=-min(factor, LARGEST_FACTOR)).relu_().sum() for factor in factors]
+    keys = [(proposal, factor) for proposal, factors in groups.items() for factor in factors]
+    found = dict(zip(keys, torch.stack(sums).tolist() if sums else [], strict=True))
+    return [
+        next(plain) if proposal is None else min(1.0, laws.outside(row) + found[proposal, factor])
+        for row, proposal, factor in wanted
+    ]

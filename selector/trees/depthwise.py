@@ -88,16 +88,14 @@ def block_estimates(drawing: Drawing, router: type[Router]) -> Estimates:
     chain = block_chain(drawing, weights)
     if router is FirstBranch:
         return Estimates(chain, {})
-    own = router(drawing.laws, drawing.tokens)
-    trees = []
-    for key, levels in drawing.trees:
-        lists = {node: children for level in levels for node, children in level.items()}
-        start = next(iter(lists))
-        taken = take(
-            drawing.laws, own.route(lists), drawing.tokens, drawing.target, drawing.draft, {start: weights[start]}
-        )
-        gains = [sum(taken.reach.get(node, 0.0) * taken.gains.get(node, 0.0) for node in level) for level in levels]
-        trees.append((key, gains))
+    lists = [{node: children for level in levels for node, children in level.items()} for _, levels in drawing.trees]
+    routes = router(drawing.laws, drawing.tokens).routes(lists)
+    starts = {node: weights[node] for node in drawing.super_tree.trunk}
+    taken = take(drawing.laws, routes, drawing.target, drawing.draft, starts)
+    trees = [
+        (key, [sum(one.reach.get(node, 0.0) * one.gain(node) for node in level) for level in levels])
+        for (key, levels), one in zip(drawing.trees, taken, strict=True)
+    ]
     return Estimates(chain, average_trees(trees))
 
 

@@ -5,14 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
-from selector.verification.laws import NodeLaws
-from selector.verification.proposal import Plan, rank
-from selector.verification.ranked import Ranked, powers
+from selector.verification.laws import Drafts, NodeLaws
+from selector.verification.proposal import Choice, choices
+from selector.verification.ranked import Ranked
+from selector.verification.ranking import rankings
 
 ChildLists = Mapping[int, Sequence[int]]
 """Child nodes, in branch order and with multiplicity, of each node that has some; parents come first."""
+
+
+class Proposal(Protocol):
+    """A law of the next token that is not the draft's; equal ones are equal values."""
+
+    def pair(self, laws: NodeLaws) -> tuple[Tensor, Tensor]:
+        """Target law and this law, float64, both over the columns in one order or another."""
+        ...
+
+    def law(self, laws: NodeLaws) -> Tensor:
+        """`[columns]`, in the columns' order."""
+        ...
+
+    def __hash__(self) -> int: ...
 
 
 class Route(NamedTuple):
@@ -20,11 +36,13 @@ class Route(NamedTuple):
 
     Attributes:
         chosen: probability of each child to be next, at nodes that a path can take.
-        proposals: law `[columns]` of the next token on the path where it is not the draft's law.
+        proposals: law of the next token on the path where it is not the draft's law.
+        chances: what that law gives to the token of each child that may be chosen.
     """
 
     chosen: dict[int, dict[int, float]]
-    proposals: dict[int, Tensor]
+    proposals: dict[int, Proposal]
+    chances: dict[int, float]
 
 
 class Router(Protocol):
@@ -32,8 +50,8 @@ class Router(Protocol):
 
     def __init__(self, laws: NodeLaws, tokens: Sequence[int]) -> None: ...
 
-    def route(self, lists: ChildLists) -> Route:
-        """The route through one tree."""
+    def routes(self, trees: Sequence[ChildLists]) -> list[Route]:
+        """The route through each of some trees."""
         ...
 
 
@@ -43,58 +61,110 @@ class FirstBranch:
     def __init__(self, laws: NodeLaws, tokens: Sequence[int]) -> None:
         pass
 
-    def route(self, lists: ChildLists) -> Route:
-        return Route({node: {children[0]: 1.0} for node, children in lists.items()}, {})
+    def routes(self, trees: Sequence[ChildLists]) -> list[Route]:
+        return [Route({node: {children[0]: 1.0} for node, children in lists.items()}, {}, {}) for lists in trees]
 
 
-class BestRanked:
-    """GBV: from the branching node down, always to the child with the best `p / q`.
+class GreedyLaw(NamedTuple):
+    """Law of the best-ranked next token at a row, given the path so far.
 
-    Given the path so far, with `A` = draft mass of branches ranked below it and `J` = mass through it,
+    With `A` = draft mass of branches ranked below it and `J` = mass through it,
 
         r(x) = q(x) sum_{i<K} hi^i lo^(K-1-i) / sum_{i<K} (A / (A+J))^(K-1-i),
         lo = (A + J F(x)) / (A+J), hi = (A + J (F(x) + q(x))) / (A+J), F(x) = draft mass ranked below x.
     """
 
+    row: int
+    branches: int
+    worse: float
+    through: float
+
+    def at(self, below: float, draft: float) -> float:
+        """`r` of a token, from `F` and `q` there."""
+        total = self.worse + self.through
+        low, high = (self.worse + self.through * below) / total, (self.worse + self.through * (below + draft)) / total
+        return self._scale() * draft * sum(high**i * low ** (self.branches - 1 - i) for i in range(self.branches))
+
+    def pair(self, laws: NodeLaws) -> tuple[Tensor, Tensor]:
+        ranking = rankings(laws, [self.row])[self.row]
+        total = self.worse + self.through
+        low = (ranking.mass[:-1] * (self.through / total)).add_(self.worse / total)
+        high = torch.add(low, ranking.draft, alpha=self.through / total)
+        term, law = low, low + high
+        for _ in range(self.branches - 2):
+            term = term * low
+            law = torch.addcmul(term, law, high)
+        return ranking.target, law.mul_(ranking.draft).mul_(self._scale())
+
+    def law(self, laws: NodeLaws) -> Tensor:
+        return self.pair(laws)[1].index_select(0, rankings(laws, [self.row])[self.row].position)
+
+    def _scale(self) -> float:
+        share = self.worse / (self.worse + self.through)
+        return 1 / sum(share**power for power in range(self.branches))
+
+
+class Look(NamedTuple):
+    """Of each child's token: its rank, the draft mass ranked below it, its own."""
+
+    rank: dict[int, float]
+    below: dict[int, float]
+    draft: dict[int, float]
+
+
+class BestRanked:
+    """GBV: at each node the child with the best `p / q` (ties by token id)."""
+
     def __init__(self, laws: NodeLaws, tokens: Sequence[int]) -> None:
         self.laws, self.tokens = laws, tokens
-        self._ranks: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+        self._children: dict[int, dict[int, None]] = {}
+        self._looks: dict[int, Look] = {}
 
-    def route(self, lists: ChildLists) -> Route:
-        node = next(iter(lists), 0)
-        chosen: dict[int, dict[int, float]] = {}
-        proposals: dict[int, Tensor] = {}
-        branches, worse, through = 1, 0.0, 1.0
+    def routes(self, trees: Sequence[ChildLists]) -> list[Route]:
+        for lists in trees:
+            for node, children in lists.items():
+                self._children.setdefault(node, {}).update(dict.fromkeys(children))
+        return [self._route(lists) for lists in trees]
+
+    def _route(self, lists: ChildLists) -> Route:
+        route = Route({}, {}, {})
+        node, branches, worse, through = next(iter(lists), 0), 1, 0.0, 1.0
         while node in lists:
-            children = list(dict.fromkeys(lists[node]))
             branches = max(branches, len(lists[node]))
-            best = children[0]
+            best = lists[node][0]
             if branches > 1:
-                draft, below, position = self._ranked(node)
-                columns = self.laws.columns_of([self.tokens[child] for child in children])
-                ranks = position[columns].tolist()
-                place = max(range(len(children)), key=ranks.__getitem__)
-                best, column = children[place], columns[place]
-                total = worse + through
-                low, high = (worse + through * below) / total, (worse + through * (below + draft)) / total
-                share = worse / total
-                norm = sum(share**power for power in range(branches))
-                proposals[node] = draft * powers(low, high, branches - 1) / norm
-                worse += through * float(below[column])
-                through *= float(draft[column])
-            chosen[node] = {best: 1.0}
+                look = self._look(node)
+                best = max(lists[node], key=look.rank.__getitem__)
+                proposal = GreedyLaw(node, branches, worse, through)
+                route.proposals[node] = proposal
+                route.chances[best] = proposal.at(look.below[best], look.draft[best])
+                worse += through * look.below[best]
+                through *= look.draft[best]
+            route.chosen[node] = {best: 1.0}
             node = best
-        return Route(chosen, proposals)
+        return route
 
-    def _ranked(self, node: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Draft law, draft mass ranked below, and rank of each column."""
-        if node not in self._ranks:
-            target, draft = (law.double() for law in self.laws.columns(node))
-            order = rank(target, draft)
-            ranked = draft[order]
-            below = ranked.new_empty(len(order)).scatter_(0, order, ranked.cumsum(0) - ranked)
-            self._ranks[node] = draft, below.clamp_(min=0), order.argsort()
-        return self._ranks[node]
+    def _look(self, node: int) -> Look:
+        if node not in self._looks:
+            children = list(self._children[node])
+            ranking = rankings(self.laws, [node])[node]
+            ranks = ranking.position[self.laws.columns_of([self.tokens[child] for child in children])]
+            numbers = torch.stack([ranks.double(), ranking.mass[ranks], ranking.draft[ranks]]).tolist()
+            self._looks[node] = Look(*(dict(zip(children, row, strict=True)) for row in numbers))
+        return self._looks[node]
+
+
+class PlannedLaw(NamedTuple):
+    """Law of the token that the Ranked solver's rule chooses among some drafts."""
+
+    row: int
+    drafts: int
+
+    def pair(self, laws: NodeLaws) -> tuple[Tensor, Tensor]:
+        return laws.columns(self.row)[0].double(), self.law(laws)
+
+    def law(self, laws: NodeLaws) -> Tensor:
+        return Ranked().plans(laws, [(self.row, self.drafts)])[self.row, self.drafts].law
 
 
 class RankedRule:
@@ -102,23 +172,29 @@ class RankedRule:
 
     def __init__(self, laws: NodeLaws, tokens: Sequence[int]) -> None:
         self.laws, self.tokens = laws, tokens
-        self._plans: dict[tuple[int, int], Plan] = {}
 
-    def route(self, lists: ChildLists) -> Route:
-        route = Route({}, {})
+    def routes(self, trees: Sequence[ChildLists]) -> list[Route]:
+        problems = {
+            (node, tuple(children)): Drafts(node, tuple(self.tokens[child] for child in children), (), ())
+            for lists in trees
+            for node, children in lists.items()
+            if len(children) > 1
+        }
+        pairs = [(node, len(children)) for node, children in problems]
+        plans = Ranked().plans(self.laws, pairs)
+        found = choices(self.laws, list(problems.values()), [plans[pair] for pair in pairs])
+        known = dict(zip(problems, found, strict=True))
+        return [self._route(lists, known) for lists in trees]
+
+    def _route(self, lists: ChildLists, known: Mapping[tuple[int, tuple[int, ...]], Choice]) -> Route:
+        route = Route({}, {}, {})
         for node, children in lists.items():
             if len(children) == 1:
                 route.chosen[node] = {children[0]: 1.0}
                 continue
-            plan = self._plan(node, len(children))
-            columns = self.laws.columns_of([self.tokens[child] for child in children])
-            child_of = dict(zip(columns, children, strict=True))
-            route.chosen[node] = {child_of[c]: probability for c, probability in plan.choose(columns).items()}
-            route.proposals[node] = plan.law
+            choice = known[node, tuple(children)]
+            child_of = {self.tokens[child]: child for child in children}
+            route.chosen[node] = {child_of[token]: p for token, p in choice.chosen.items() if p > 0}
+            route.proposals[node] = PlannedLaw(node, len(children))
+            route.chances.update((child_of[token], chance) for token, chance in choice.proposals.items())
         return route
-
-    def _plan(self, node: int, count: int) -> Plan:
-        if (node, count) not in self._plans:
-            target, draft = self.laws.columns(node)
-            self._plans[node, count] = Ranked().plan(target.double(), draft.double(), count)
-        return self._plans[node, count]

@@ -6,7 +6,7 @@ described in public. The program's solution is not unique; ours is the flattest 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from selector.verification.laws import NodeLaws
 from selector.verification.proposal import Plan, ProposalSolver
+from selector.verification.ranking import prefix_sums
 
 TOP = 5
 """Tokens whose duels are optimised; elsewhere the better rank always wins."""
@@ -30,14 +32,20 @@ class Round:
     """One duel of the winner so far against the next draft.
 
     Attributes:
-        order: columns, best first.
+        position: `[columns]`: rank, 0 the best.
         wins: `[top, top]`, by rank: probability that the row token beats the column token.
         law: `[columns]`: law of the winner.
     """
 
-    order: Tensor
+    position: Tensor
     wins: Array
     law: Tensor
+
+    def beats(self, rank: float, other: float) -> float:
+        """Probability that one rank beats another."""
+        if max(rank, other) < len(self.wins):
+            return float(self.wins[int(rank), int(other)])
+        return 1.0 if rank < other else 0.0
 
 
 class Khisti(ProposalSolver):
@@ -45,70 +53,62 @@ class Khisti(ProposalSolver):
 
     name = "khisti"
 
-    def plan(self, target: Tensor, draft: Tensor, count: int) -> Plan:
+    def make_plans(self, laws: NodeLaws, row: int, counts: Collection[int]) -> dict[int, Plan]:
+        """Fewer drafts play the first rounds of more."""
+        target, draft = (law.double() for law in laws.columns(row))
+        # Sums that are 1 up to float32 would leave a surplus, small, but not beside the rarest tokens.
+        target, draft = target / (target.sum() + laws.outside(row)), draft / draft.sum()
         rounds: list[Round] = []
-        winner = draft
-        for _ in range(count - 1):
-            rounds.append(play(target, winner, draft))
-            winner = rounds[-1].law
-        return Plan(winner, Tournament(rounds))
+        for _ in range(max(counts) - 1):
+            rounds.append(play(target, rounds[-1].law if rounds else draft, draft))
+        return {count: Plan(rounds[count - 2].law, Tournament(rounds[: count - 1])) for count in counts}
 
 
 class Tournament:
-    """Probability of each distinct draft to win."""
+    """Each draft in turn against the winner so far."""
 
     def __init__(self, rounds: Sequence[Round]) -> None:
         self.rounds = rounds
 
-    def __call__(self, columns: Sequence[int]) -> dict[int, float]:
+    def look(self, columns: Tensor) -> Tensor:
+        """Ranks in each round."""
+        return torch.stack([duel.position[columns] for duel in self.rounds])
+
+    def choose(self, columns: Sequence[int], seen: Mapping[int, Sequence[float]]) -> dict[int, float]:
         leading = {columns[0]: 1.0}
-        for duel, challenger in zip(self.rounds, columns[1:], strict=True):
-            ranks = _ranks(duel.order, [*leading, challenger])
+        for number, (duel, challenger) in enumerate(zip(self.rounds, columns[1:], strict=True)):
             following = {challenger: 0.0}
             for column, probability in leading.items():
-                win = 1.0 if column == challenger else _beats(duel, ranks[column], ranks[challenger])
+                win = 1.0 if column == challenger else duel.beats(seen[column][number], seen[challenger][number])
                 following[column] = following.get(column, 0.0) + probability * win
                 following[challenger] += probability * (1 - win)
             leading = following
         return leading
 
 
-def _ranks(order: Tensor, columns: Sequence[int]) -> dict[int, int]:
-    """Rank of some columns, 0 the best."""
-    wanted = torch.tensor(columns, device=order.device)
-    found: list[int] = (order == wanted[:, None]).to(torch.uint8).argmax(1).tolist()
-    return dict(zip(columns, found, strict=True))
-
-
-def _beats(duel: Round, rank: int, other: int) -> float:
-    if max(rank, other) < len(duel.wins):
-        return float(duel.wins[rank, other])
-    return 1.0 if rank < other else 0.0
-
-
 def play(target: Tensor, winner: Tensor, draft: Tensor, top: int = TOP) -> Round:
     """The round between a draft and a winner of law `winner`: rank by `p - q1 q`, optimise the top."""
     order = (winner * draft - target).argsort(stable=True)
+    position = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+    first, second = winner.index_select(0, order), draft.index_select(0, order)
+    below_first, below_second = (prefix_sums(law.flip(0))[:-1].flip(0) for law in (first, second))
+    # Where the better rank always wins: `q1 q + q1 T_q + T_q1 q`, `T` = mass ranked below.
+    law = first * (second + below_second) + below_first * second
     size = min(top, len(order))
-    leaders = order[:size]
-    first, second, goal = (law[leaders].cpu().numpy() for law in (winner, draft, target))
-    outside = winner[order[size:]].sum().item(), draft[order[size:]].sum().item()
-    own = first * second + first * outside[1] + outside[0] * second
+    leaders = torch.stack([first[:size], second[:size], target[order[:size]], below_first[:size], below_second[:size]])
+    wins, won = play_top(*leaders.cpu().numpy())
+    law[:size] = torch.as_tensor(won, device=law.device)
+    return Round(position, wins, law.index_select(0, position))
+
+
+def play_top(first: Array, second: Array, goal: Array, below_first: Array, below_second: Array) -> tuple[Array, Array]:
+    """Duels among the top, and the mass that each of its tokens wins."""
+    own = first * second + first * below_second[-1] + below_first[-1] * second
     pairs = np.outer(first, second)
     pairs = pairs + pairs.T
     np.fill_diagonal(pairs, 0.0)
     wins = flattest_wins(own, pairs, goal)
-    law = duel_law(winner, draft, order)
-    law[leaders] = torch.as_tensor(own + (wins * pairs).sum(1), dtype=law.dtype, device=law.device)
-    return Round(order, wins, law)
-
-
-def duel_law(winner: Tensor, draft: Tensor, order: Tensor) -> Tensor:
-    """Law of the winner where the better rank always wins: `q1 q + q1 T_q + T_q1 q`, `T` = mass ranked below."""
-    first, second = winner[order], draft[order]
-    below_first, below_second = (law.flip(0).cumsum(0).flip(0) - law for law in (first, second))
-    law = first * second + first * below_second.clamp(min=0) + below_first.clamp(min=0) * second
-    return torch.empty_like(law).scatter_(0, order, law)
+    return wins, own + (wins * pairs).sum(1)
 
 
 def flattest_wins(own: Array, pairs: Array, goal: Array) -> Array:

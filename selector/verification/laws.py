@@ -51,7 +51,6 @@ class NodeLaws:
         self._columns: dict[int, tuple[Tensor, Tensor, float]] = {}
         self._draft_totals: dict[int, float] = {}
         self._masses: dict[tuple[int, float], float] = {}
-        self._proposals: dict[int, Tensor] = {}
         self._remembered: dict[str, dict[Any, Any]] = {}
 
     def remember(
@@ -63,17 +62,6 @@ class NodeLaws:
         if missing:
             known.update(compute(missing))
         return known
-
-    def with_proposals(self, proposals: Mapping[int, Tensor]) -> NodeLaws:
-        """The same target laws against other draft laws `[columns]` in some rows."""
-        self._load(proposals)
-        changed = NodeLaws(self.target_probs, self.draft_probs, self.support)
-        changed._proposals = dict(proposals)
-        changed._columns = dict(self._columns)
-        for row, law in proposals.items():
-            target, _, outside = self._columns[row]
-            changed._columns[row] = (target, law, outside)
-        return changed
 
     def at(self, rows: Sequence[int], tokens: Sequence[int]) -> tuple[list[float], list[float]]:
         """Target and draft probabilities of `tokens[i]` in `rows[i]`, in one transfer."""
@@ -148,8 +136,8 @@ class NodeLaws:
         """
         target = self.target_probs[row]
         other = self.draft_probs[row]
-        proposal = self._proposals.get(row) if proposal is None else proposal
         if proposal is not None:
+            proposal = proposal.to(target.dtype)
             other = proposal if self.support is None else torch.zeros_like(target).index_copy(0, self.support, proposal)
         residual = torch.add(target, other, alpha=-min(factor, LARGEST_FACTOR)).relu_()
         if removed:

@@ -6,17 +6,32 @@ Lossless for any rule: what counts is that `r` is computed from the very rule th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from selector.verification.laws import Drafts, NodeLaws
 from selector.verification.naive import Naive
+from selector.verification.nss import counts_by_row
 from selector.verification.solver import Solution, ratio, single
 
-Choice = Callable[[Sequence[int]], Mapping[int, float]]
+Pair = tuple[int, int]
+"""A row, and the number of drafts below it."""
+
+
+class Rule(Protocol):
+    """How one of the drafts is chosen; takes and gives columns, not tokens."""
+
+    def look(self, columns: Tensor) -> Tensor:
+        """`[numbers, drafts]`: what the choice depends on, at the drafted columns."""
+        ...
+
+    def choose(self, columns: Sequence[int], seen: Mapping[int, Sequence[float]]) -> Mapping[int, float]:
+        """Probability of each distinct draft to be chosen, given what was seen at its column."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -25,11 +40,18 @@ class Plan:
 
     Attributes:
         law: `[columns]`, float64: law of the chosen token over random drafts.
-        choose: probability of each distinct draft to be chosen; takes and gives columns, not tokens.
+        rule: of the choice.
     """
 
     law: Tensor
-    choose: Choice
+    rule: Rule
+
+
+class Choice(NamedTuple):
+    """By distinct drafted token: its probability to be chosen given the drafts, and over random drafts."""
+
+    chosen: dict[int, float]
+    proposals: dict[int, float]
 
 
 class ProposalSolver(ABC):
@@ -38,51 +60,103 @@ class ProposalSolver(ABC):
     name: str
 
     @abstractmethod
+    def make_plans(self, laws: NodeLaws, row: int, counts: Collection[int]) -> dict[int, Plan]:
+        """A plan for each number of drafts, 2 or more, at a row."""
+
     def plan(self, target: Tensor, draft: Tensor, count: int) -> Plan:
-        """A plan for `count >= 2` drafts from the laws `[columns]` (float64) of a node."""
+        """A plan for `count` drafts from the laws `[columns]` (float64) of one node."""
+        return self.make_plans(NodeLaws(target[None], draft[None]), 0, [count])[count]
+
+    def plans(self, laws: NodeLaws, pairs: Sequence[Pair]) -> dict[Pair, Plan]:
+        """Plans of `(row, k)` pairs (and of others that the laws remember)."""
+
+        def make(missing: Sequence[Pair]) -> dict[Pair, Plan]:
+            found = {row: self.make_plans(laws, row, counts) for row, counts in counts_by_row(missing).items()}
+            return {(row, count): found[row][count] for row, count in missing}
+
+        return laws.remember(f"{self.name} plans", pairs, make)
 
     def solve(self, laws: NodeLaws, problems: Sequence[Drafts]) -> list[Solution]:
-        plans: dict[tuple[int, int], Plan] = {}
-        for problem in problems:
-            pair = problem.row, len(problem.tokens)
-            if pair[1] > 1 and pair not in plans:
-                target, draft = laws.columns(problem.row)
-                plans[pair] = self.plan(target.double(), draft.double(), pair[1])
-        return [
-            solve_with_plan(laws, problem, plans[problem.row, len(problem.tokens)])
-            if len(problem.tokens) > 1
-            else single(problem)
-            for problem in problems
-        ]
+        open_problems = [problem for problem in problems if len(problem.tokens) > 1]
+        plans = self.plans(laws, list(map(pair_of, open_problems)))
+        solutions = iter(solve_with_plans(laws, open_problems, [plans[pair_of(problem)] for problem in open_problems]))
+        return [next(solutions) if len(problem.tokens) > 1 else single(problem) for problem in problems]
 
-    def acceptance(self, laws: NodeLaws, pairs: Sequence[tuple[int, int]]) -> list[float | None]:
+    def acceptance(self, laws: NodeLaws, pairs: Sequence[Pair]) -> list[float | None]:
         """Closed only for one draft: `sum min(p, r)` leaves out that a residual may hit another draft."""
         singles = [pair for pair in pairs if pair[1] == 1]
         rates = dict(zip(singles, Naive().acceptance(laws, singles), strict=True))
         return [rates.get(pair) for pair in pairs]
 
 
-def solve_with_plan(laws: NodeLaws, problem: Drafts, plan: Plan) -> Solution:
-    """Law of the output given the drafts."""
-    columns = laws.columns_of(problem.tokens)
+def pair_of(problem: Drafts) -> Pair:
+    return problem.row, len(problem.tokens)
+
+
+def choices(laws: NodeLaws, problems: Sequence[Drafts], plans: Sequence[Plan]) -> list[Choice]:
+    """What each plan chooses from its drafts; one transfer for all that the rules look at."""
+    found = iter(laws.columns_of([token for problem in problems for token in problem.tokens]))
+    columns = [[next(found) for _ in problem.tokens] for problem in problems]
+    # A plan looks once, at all columns drafted in any of its problems.
+    views: dict[int, tuple[Plan, dict[int, None]]] = {}
+    for plan, own in zip(plans, columns, strict=True):
+        views.setdefault(id(plan), (plan, {}))[1].update(dict.fromkeys(own))
+    seen = dict(zip(views, _look(list(views.values()), laws.target_probs.device), strict=True))
+    return [
+        _choice(problem, plan.rule, own, seen[id(plan)])
+        for problem, plan, own in zip(problems, plans, columns, strict=True)
+    ]
+
+
+def _look(views: Sequence[tuple[Plan, Collection[int]]], device: torch.device) -> list[dict[int, list[float]]]:
+    """By column: the proposal's probability, then what the rule looks at."""
+    if not views:
+        return []
+    flat = torch.tensor([column for _, columns in views for column in columns], device=device)
+    parts = torch.split(flat, [len(columns) for _, columns in views])
+    looks = [
+        torch.cat([plan.law[own][None], plan.rule.look(own).double()]).T
+        for (plan, _), own in zip(views, parts, strict=True)
+    ]
+    numbers = iter(torch.cat([look.flatten() for look in looks]).tolist())
+    return [
+        {column: [next(numbers) for _ in range(look.shape[1])] for column in columns}
+        for (_, columns), look in zip(views, looks, strict=True)
+    ]
+
+
+def _choice(problem: Drafts, rule: Rule, columns: Sequence[int], seen: Mapping[int, list[float]]) -> Choice:
     token_of = dict(zip(columns, problem.tokens, strict=True))
-    chosen = {token_of[column]: probability for column, probability in plan.choose(columns).items()}
-    proposals = dict(zip(problem.tokens, plan.law[list(columns)].tolist(), strict=True))
-    residual = (laws.columns(problem.row)[0].double() - plan.law).clamp_(min=0)
-    mass = laws.outside(problem.row) + float(residual.sum())
+    chosen = rule.choose(columns, {column: seen[column][1:] for column in token_of})
+    return Choice(
+        {token: chosen.get(column, 0.0) for column, token in token_of.items()},
+        {token: seen[column][0] for column, token in token_of.items()},
+    )
 
+
+def solve_with_plans(laws: NodeLaws, problems: Sequence[Drafts], plans: Sequence[Plan]) -> list[Solution]:
+    """Laws of the output given the drafts."""
+    if not problems:
+        return []
+    residuals: dict[int, Tensor] = {}
+    for problem, plan in zip(problems, plans, strict=True):
+        if id(plan) not in residuals:
+            residuals[id(plan)] = (laws.columns(problem.row)[0] - plan.law).clamp_(min=0).sum()
+    masses = dict(zip(residuals, torch.stack(list(residuals.values())).tolist(), strict=True))
+    return [
+        _solve(problem, choice, laws.outside(problem.row) + masses[id(plan)], plan.law)
+        for problem, plan, choice in zip(problems, plans, choices(laws, problems, plans), strict=True)
+    ]
+
+
+def _solve(problem: Drafts, choice: Choice, mass: float, law: Tensor) -> Solution:
     rejected, branching = 0.0, {}
-    for token, (target, _) in problem.distinct().items():
-        accept = ratio(target, proposals[token])
-        branching[token] = chosen.get(token, 0.0) * accept
-        rejected += chosen.get(token, 0.0) * (1 - accept)
-    for token, (target, _) in problem.distinct().items():
+    distinct = problem.distinct()
+    for token, (target, _) in distinct.items():
+        accept = ratio(target, choice.proposals[token])
+        branching[token] = choice.chosen[token] * accept
+        rejected += choice.chosen[token] * (1 - accept)
+    for token, (target, _) in distinct.items():
         if mass > 0:
-            branching[token] += rejected * max(0.0, target - proposals[token]) / mass
-    return Solution(branching, 1.0, plan.law.to(laws.target_probs.dtype))
-
-
-def rank(target: Tensor, draft: Tensor) -> Tensor:
-    """Columns from the worst `p / q` to the best, `0 / 0 = 0`, `x / 0 = inf`, ties by id."""
-    ratios = torch.where(target > 0, target / draft, torch.zeros_like(target))
-    return ratios.argsort(stable=True)
+            branching[token] += rejected * max(0.0, target - choice.proposals[token]) / mass
+    return Solution(branching, 1.0, law)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
-from math import comb
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from selector.verification.proposal import Plan, ProposalSolver, rank
+from selector.verification.laws import NodeLaws
+from selector.verification.proposal import Plan, ProposalSolver
+from selector.verification.ranking import Ranking, rankings
 
 
 class Ranked(ProposalSolver):
@@ -18,109 +20,141 @@ class Ranked(ProposalSolver):
 
     name = "ranked"
 
-    def plan(self, target: Tensor, draft: Tensor, count: int) -> Plan:
-        order = rank(target, draft)
-        block, drop = make_blocks(target[order], draft[order], count)
-        return ranked_plan(draft, count, order, block, torch.empty_like(drop).scatter_(0, order, drop))
+    def make_plans(self, laws: NodeLaws, row: int, counts: Collection[int]) -> dict[int, Plan]:
+        ranking = rankings(laws, [row])[row]
+        moments = make_moments(ranking, max(counts))
+        plans = {}
+        for count in counts:
+            blocks, drop = make_blocks(ranking, moments, count)
+            plans[count] = ranked_plan(ranking, moments, count, blocks, drop)
+        return plans
 
 
-def ranked_plan(draft: Tensor, count: int, order: Tensor, block: Tensor, drop: Tensor) -> Plan:
-    """The plan of any blocks and drops: `order` worst first, `block` by rank, `drop` by column."""
-    position = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-    law = torch.empty_like(draft)
-    law[order] = proposal_law(draft[order], count, block, drop[order])
-    return Plan(law, partial(choose, position=position, block=block, drop=drop))
+class BestOfBlock(NamedTuple):
+    """The best-ranked draft; with probability `drop` another of the drafts in its block, uniformly, if there is one.
+
+    Attributes:
+        position: rank of each column.
+        block, drop: by rank.
+    """
+
+    position: Tensor
+    block: Tensor
+    drop: Tensor
+
+    def look(self, columns: Tensor) -> Tensor:
+        ranks = self.position[columns]
+        return torch.stack([ranks.to(self.drop.dtype), self.block[ranks], self.drop[ranks]])
+
+    def choose(self, columns: Sequence[int], seen: Mapping[int, Sequence[float]]) -> dict[int, float]:
+        best = max(columns, key=lambda column: seen[column][0])
+        others = list(columns)
+        others.remove(best)
+        rivals = [column for column in others if seen[column][1] == seen[best][1]]
+        if not rivals:
+            return {best: 1.0}
+        dropped = seen[best][2]
+        chosen = {column: dropped * times / len(rivals) for column, times in Counter(rivals).items()}
+        chosen[best] = chosen.get(best, 0.0) + 1 - dropped
+        return chosen
 
 
-def choose(columns: Sequence[int], position: Tensor, block: Tensor, drop: Tensor) -> dict[int, float]:
-    """The best-ranked draft; with `drop` another of the drafts in its block, uniformly, if there is one."""
-    ranks = dict(zip(columns, position[list(columns)].tolist(), strict=True))
-    best = max(columns, key=ranks.__getitem__)
-    others = list(columns)
-    others.remove(best)
-    rivals = [column for column in others if int(block[ranks[column]]) == int(block[ranks[best]])]
-    if not rivals:
-        return {best: 1.0}
-    dropped = float(drop[best])
-    chosen = {column: dropped * times / len(rivals) for column, times in Counter(rivals).items()}
-    chosen[best] = chosen.get(best, 0.0) + 1 - dropped
-    return chosen
+class Moments(NamedTuple):
+    """By rank, whose interval of draft mass is `l .. h`, and by `j = 0, 1, ..`; all by sums of positive terms.
+
+    Attributes:
+        powers: `[columns + 1]`: `t^j` at the boundaries.
+        plain: integral of `t^j` over `l .. h`.
+        own: integral of `t^j (t - l)`.
+    """
+
+    powers: list[Tensor]
+    plain: list[Tensor]
+    own: list[Tensor]
 
 
-def make_blocks(target: Tensor, draft: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Block of each rank, and drop of each token, from laws sorted by rank (worst first)."""
-    zero = draft.new_zeros(1)
-    mass = torch.cat([zero, draft.cumsum(0)])
-    excess = torch.cat([zero, target.cumsum(0)]) - mass**count
-    lowest = int(excess.argmin())
-    floor = torch.cat([excess[: lowest + 1].cummin(0).values, excess[lowest + 1 :].flip(0).cummin(0).values.flip(0)])
+def make_moments(ranking: Ranking, count: int) -> Moments:
+    """Moments for up to `count` drafts, by integration by parts:
+
+    `(j + 1) plain_j = q h^j + j l plain_(j-1)` and `(j + 2) own_j = q^2 h^j + j l own_(j-1)`.
+    """
+    draft, low = ranking.draft, ranking.mass[:-1]
+    squared = draft * draft
+    powers, plain, own = [torch.ones_like(ranking.mass)], [draft], [squared / 2]
+    for j in range(1, count + 1):
+        powers.append(powers[-1] * ranking.mass)
+        if j < count:
+            high = powers[j][1:]
+            plain.append((draft * high).addcmul_(low, plain[-1], value=j).div_(j + 1))
+            own.append((squared * high).addcmul_(low, own[-1], value=j).div_(j + 2))
+    return Moments(powers, plain, own)
+
+
+class Blocks(NamedTuple):
+    """Runs of ranks within which drafts are passed on; everything by rank.
+
+    Attributes:
+        opens: whether a block begins here.
+        number: of the block, float64.
+        start: draft mass ranked below the block.
+        width: what a drop of 1 gives to each unit of draft mass ranked below in the block,
+            `k sum_{j<=k-2} a^(k-2-j) plain_j`.
+    """
+
+    opens: Tensor
+    number: Tensor
+    start: Tensor
+    width: Tensor
+
+
+def blocks_of(ranking: Ranking, moments: Moments, count: int, opens: Tensor) -> Blocks:
+    """The blocks that begin where `opens` says; the first rank must."""
+    start = torch.where(opens, ranking.mass[:-1], 0.0).cummax(0).values
+    width = count * graded(moments.plain, start, count - 2)
+    return Blocks(opens, opens.cumsum(0, dtype=start.dtype), start, width)
+
+
+def graded(values: Sequence[Tensor], start: Tensor, degree: int) -> Tensor:
+    """`sum_{j<=degree} a^(degree-j) values_j`."""
+    total = values[0]
+    for value in values[1 : degree + 1]:
+        total = torch.addcmul(value, start, total)
+    return total
+
+
+def make_blocks(ranking: Ranking, moments: Moments, count: int) -> tuple[Blocks, Tensor]:
+    """Blocks, and by rank the drop of each token."""
+    excess = ranking.target_mass - moments.powers[count]
+    # The running minimum from below up to the lowest point, and from above beyond it.
+    floor = torch.maximum(excess.cummin(0).values, excess.flip(0).cummin(0).values.flip(0))
     bounds = excess <= floor
-    block = bounds.long().cumsum(0)[:-1] - 1  # boundary i opens the block of rank i
-
-    starts = mass[bounds.nonzero()[:, 0]][block]
-    width = mass[1:] - starts
-    surplus = torch.where(width > 0, (excess - floor)[1:] / width, torch.zeros_like(width))
-    surplus = torch.where(bounds[1:], torch.zeros_like(surplus), surplus)  # 0 at the top of each block
-    surplus = running_maximum_from_the_top(surplus, block)
+    blocks = blocks_of(ranking, moments, count, bounds[:-1])
+    span = ranking.mass[1:] - blocks.start
+    top = bounds[1:] | (span <= 0)  # the surplus is 0 at the top of each block
+    surplus = running_maximum_from_the_top(torch.where(top, 0.0, (excess - floor)[1:] / span), blocks.number)
     # A block's worst token has no worse rival in it but itself: nothing to drop.
-    first = torch.cat([block.new_ones(1, dtype=torch.bool), block[1:] != block[:-1]])
-    step = torch.where(first, torch.zeros_like(surplus), torch.cat([zero, surplus[:-1]]) - surplus)
-    given = passed_on(mass[:-1], mass[1:], starts, draft, count)
-    drop = torch.where(given > 0, step / given, torch.zeros_like(step)).clamp(0, 1)
-    return block, drop
+    step = torch.where(blocks.opens, 0.0, pad(surplus[:-1], (1, 0)) - surplus)
+    return blocks, torch.where(blocks.width > 0, step / blocks.width, 0.0).clamp_(0, 1)
 
 
 def running_maximum_from_the_top(values: Tensor, block: Tensor) -> Tensor:
     """Maximum over the same or better ranks of the same block. Values are in `[0, 1]` or little above."""
     # Blocks are told apart by an offset larger than any value; the highest block comes first when flipped.
-    offset = (block.max() - block).to(values.dtype) * (2 * float(values.max()) + 2)
-    return (values + offset).flip(0).cummax(0).values.flip(0) - offset
+    offset = block * (2 * values.max() + 2)
+    return (values - offset).flip(0).cummax(0).values.flip(0) + offset
 
 
-def passed_on(low: Tensor, high: Tensor, start: Tensor, draft: Tensor, count: int) -> Tensor:
-    """`width(z) = k q sum_{j<=k-2} a^(k-2-j) / (j+1) sum_{n<=j} h^n l^(j-n)`: what a drop of 1 gives to each unit
-    of draft mass in the same block below `z`."""
-    total = torch.zeros_like(draft)
-    for j in range(count - 1):
-        total += start ** (count - 2 - j) / (j + 1) * powers(low, high, j)
-    return count * draft * total
+def ranked_plan(ranking: Ranking, moments: Moments, count: int, blocks: Blocks, drop: Tensor) -> Plan:
+    """The plan of any blocks and drops, with the law, by rank,
 
-
-def powers(low: Tensor, high: Tensor, degree: int) -> Tensor:
-    """`sum_{n<=degree} high^n low^(degree-n)`."""
-    total = torch.ones_like(low)
-    term = torch.ones_like(low)
-    for _ in range(degree):
-        term = term * low
-        total = total * high + term
-    return total
-
-
-def proposal_law(draft: Tensor, count: int, block: Tensor, drop: Tensor) -> Tensor:
-    """Law of the chosen token, by rank:
-
-    r = (1 - drop) q sum_j h^j l^(k-1-j) + drop stay + q sum over better z in the block of drop(z) width(z).
+    `r = (1 - drop) k plain_(k-1) + drop stay + q sum over better z in the block of drop(z) width(z)`,
+    `stay = k a^(k-1) q + k sum_{j<=k-2} a^(k-2-j) own_j`: the best draft is passed on to its own duplicate, or has no
+    rival.
     """
-    mass = torch.cat([draft.new_zeros(1), draft.cumsum(0)])
-    low, high = mass[:-1], mass[1:]
-    first = torch.cat([block.new_ones(1, dtype=torch.bool), block[1:] != block[:-1]])
-    start = low[first.nonzero()[:, 0]][block - block[0]]
-    given = drop * passed_on(low, high, start, draft, count)
-    # Sums over the better ranks of the same block: a suffix sum, less that of the block's end.
-    suffix = torch.cat([given.flip(0).cumsum(0).flip(0), given.new_zeros(1)])
-    ends = torch.cat([first.nonzero()[1:, 0], block.new_tensor([len(draft)])])
-    received = (suffix[1:] - suffix[ends][block - block[0]]).clamp(min=0)
-    kept = (1 - drop) * draft * powers(low, high, count - 1)
-    return kept + drop * stays(low, start, draft, count) + draft * received
-
-
-def stays(low: Tensor, start: Tensor, draft: Tensor, count: int) -> Tensor:
-    """`stay(x) = k a^(k-1) q + k sum_{j<=k-2} a^(k-2-j) sum_{n<=j} C(j,n) l^(j-n) q^(n+2) / (n+2)`: the best draft
-    is passed on to its own duplicate, or has no rival."""
-    total = start ** (count - 1) * draft
-    for j in range(count - 1):
-        inner = torch.zeros_like(draft)
-        for n in range(j + 1):
-            inner += comb(j, n) * low ** (j - n) * draft ** (n + 2) / (n + 2)
-        total = total + start ** (count - 2 - j) * inner
-    return count * total
+    given = (drop * blocks.width).cumsum(0)
+    closes = pad(blocks.opens[1:], (0, 1), value=True)
+    ends = torch.where(closes, given, torch.inf).flip(0).cummin(0).values.flip(0)
+    kept = (1 - drop) * moments.plain[count - 1]
+    stay = torch.addcmul(graded(moments.own, blocks.start, count - 2), ranking.draft, blocks.start ** (count - 1))
+    law = torch.addcmul(kept, drop, stay).mul_(count).addcmul_(ranking.draft, ends - given)
+    return Plan(law.index_select(0, ranking.position), BestOfBlock(ranking.position, blocks.number, drop))

@@ -16,12 +16,13 @@ class Ranking(NamedTuple):
 
     Attributes:
         order, position: column of each rank, rank of each column.
-        draft: `[columns]`, float64: by rank.
+        target, draft: `[columns]`, float64: by rank.
         mass, target_mass: `[columns + 1]`, float64: draft and target mass of the ranks below each boundary.
     """
 
     order: Tensor
     position: Tensor
+    target: Tensor
     draft: Tensor
     mass: Tensor
     target_mass: Tensor
@@ -40,9 +41,8 @@ def _rank_row(laws: NodeLaws, row: int) -> Ranking:
 def make_ranking(target: Tensor, draft: Tensor, order: Tensor) -> Ranking:
     """The ranking of any order, worst first."""
     position = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-    by_rank = draft.index_select(0, order)
-    mass, target_mass = map(prefix_sums, (by_rank, target.index_select(0, order)))
-    return Ranking(order, position, by_rank, mass, target_mass)
+    target, draft = target.index_select(0, order), draft.index_select(0, order)
+    return Ranking(order, position, target, draft, prefix_sums(draft), prefix_sums(target))
 
 
 def rank(target: Tensor, draft: Tensor) -> Tensor:

@@ -10,19 +10,21 @@ from selector.verification.ranked import Ranked
 def _remember_plans():
     patch = pytest.MonkeyPatch()
     for solver in (Khisti, Ranked):
-        patch.setattr(solver, "plan", remembering(solver.plan))
+        patch.setattr(solver, "make_plans", remembering(solver.make_plans))
     yield
     patch.undo()
 
 
-def remembering(plan):
+def remembering(make_plans):
     """Plans by the values of the laws."""
     known = {}
 
-    def remembered(self, target, draft, count):
-        key = (self.name, tuple(target.tolist()), tuple(draft.tolist()), count)
-        if key not in known:
-            known[key] = plan(self, target, draft, count)
-        return known[key]
+    def remembered(self, laws, row, counts):
+        key = (self.name, *(tuple(law.tolist()) for law in laws.columns(row)))
+        plans = known.setdefault(key, {})
+        missing = set(counts) - set(plans)
+        if missing:
+            plans.update(make_plans(self, laws, row, missing))
+        return plans
 
     return remembered

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import torch
 from exact_worlds import World
 
 from selector.trees.block import Block
@@ -15,8 +14,8 @@ from selector.trees.verifiers import VERIFIERS
 from selector.trees.walk import Walk
 from selector.verification.khisti import Khisti, Tournament
 from selector.verification.naive import Naive
-from selector.verification.proposal import rank
-from selector.verification.ranked import Ranked, ranked_plan
+from selector.verification.ranked import Ranked
+from selector.verification.ranking import make_ranking
 from selector.verification.solver import Solution, ratio
 from selector.verification.specinfer import Chain, SpecInfer
 from selector.verification.spectr import SpecTr
@@ -127,22 +126,20 @@ class SpecTrBelowTheRoot(SpecTr):
 class RankedWithoutPassingOn(Ranked):
     """A rule that always takes the best draft, with the law of the rule that passes it on."""
 
-    def plan(self, target, draft, count):
-        return replace(super().plan(target, draft, count), choose=ranked_plan_of_best(target, draft, count).choose)
-
-
-def ranked_plan_of_best(target, draft, count):
-    order = rank(target, draft)
-    return ranked_plan(draft, count, order, torch.zeros_like(order), torch.zeros_like(draft))
+    def make_plans(self, laws, row, counts):
+        plans = super().make_plans(laws, row, counts)
+        return {k: replace(plan, rule=plan.rule._replace(drop=0 * plan.rule.drop)) for k, plan in plans.items()}
 
 
 class KhistiEvenDuels(Khisti):
     """Duels decided by a coin, with the law of the optimised ones."""
 
-    def plan(self, target, draft, count):
-        plan = super().plan(target, draft, count)
-        rounds = [replace(duel, wins=0.5 + 0 * duel.wins) for duel in plan.choose.rounds]
-        return replace(plan, choose=Tournament(rounds))
+    def make_plans(self, laws, row, counts):
+        return {k: self._decided_by_a_coin(plan) for k, plan in super().make_plans(laws, row, counts).items()}
+
+    def _decided_by_a_coin(self, plan):
+        rounds = [replace(duel, wins=0.5 + 0 * duel.wins) for duel in plan.rule.rounds]
+        return replace(plan, rule=Tournament(rounds))
 
 
 SOLVER_MUTANTS = [
@@ -238,12 +235,13 @@ def test_block_verification_with_weights():
 class GreedyWithTies(BestRanked):
     """Ranks by `min(1, p / q)`: the first drafted of equal ranks wins, while the law breaks ties by id."""
 
-    def _ranked(self, node):
+    def _look(self, node):
         target, draft = self.laws.columns(node)
         ratios = (target / draft).clamp(max=1.0)
-        order = ratios.argsort(stable=True)
-        below = torch.empty_like(draft).scatter_(0, order, draft[order].cumsum(0) - draft[order])
-        return draft, below, ratios
+        ranking = make_ranking(target, draft, ratios.argsort(stable=True))
+        self.laws.remember("rankings", [node], lambda _: {node: ranking})
+        look = super()._look(node)
+        return look._replace(rank={child: float(ratios[self.tokens[child]]) for child in look.rank})
 
 
 def test_greedy_block_verification_with_ties():

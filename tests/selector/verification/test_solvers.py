@@ -9,8 +9,9 @@ import torch
 from selector.trees.cases import solver_law
 from selector.verification.khisti import Khisti, Tournament, flattest_wins, play
 from selector.verification.laws import NodeLaws
-from selector.verification.proposal import Plan, rank, solve_with_plan
-from selector.verification.ranked import ranked_plan
+from selector.verification.proposal import Plan, solve_with_plans
+from selector.verification.ranked import blocks_of, make_moments, ranked_plan
+from selector.verification.ranking import rankings
 from selector.verification.solvers import SOLVERS
 
 PAIRS = {
@@ -104,7 +105,7 @@ def enumerated(laws, count, plan):
     law, rate = torch.zeros(laws.target_probs.shape[1], dtype=torch.float64), 0.0
     for tokens in itertools.product(range(len(law)), repeat=count):
         weight = math.prod(float(laws.draft_probs[0, token]) for token in tokens)
-        solution = solve_with_plan(laws, laws.drafts([(0, tokens)])[0], plan)
+        solution = solve_with_plans(laws, laws.drafts([(0, tokens)]), [plan])[0]
         rest = laws.residual(0, solution.factor, list(solution.branching), solution.proposal)
         law += weight * (1 - sum(solution.branching.values())) * rest / rest.sum()
         for token, probability in solution.branching.items():
@@ -118,9 +119,10 @@ def test_any_duels_and_any_blocks_are_lossless(seed):
     generator = torch.Generator().manual_seed(seed)
     target, draft = (torch.softmax(torch.randn(1, 5, generator=generator).double(), -1) for _ in range(2))
     laws = NodeLaws(target, draft)
-    order = rank(target[0], draft[0])
-    block = torch.tensor([0, 0, 1, 1, 1])
-    plan = ranked_plan(draft[0], 3, order, block, torch.rand(5, generator=generator).double())
+    ranking = rankings(laws, [0])[0]
+    moments = make_moments(ranking, 3)
+    blocks = blocks_of(ranking, moments, 3, torch.tensor([True, False, True, False, False]))
+    plan = ranked_plan(ranking, moments, 3, blocks, torch.rand(5, generator=generator).double())
     torch.testing.assert_close(enumerated(laws, 3, plan)[0], target[0], atol=1e-12, rtol=0)
 
     rounds, winner = [], draft[0]

@@ -11,7 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from data_gen.hub_sets import HUB_SETS, find_set, load_rows
+from data_gen.hub_loading import find_set, load_rows
+from data_gen.hub_sets import HUB_SETS
 from selector.errors import UserError
 
 BUILTIN = "builtin"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_gen import hub_sets
+from data_gen import hub_loading
 from data_gen.hub_sets import HUB_SETS
 from data_gen.prompts import load_prompts, render
 from selector.errors import UserError
@@ -48,6 +48,17 @@ def test_a_system_prompt_comes_before_prompts_that_have_none(tmp_path):
     assert [turn["content"] for turn in plain.with_system("Be brief.").messages] == ["Be brief.", "Hello"]
     assert plain.with_system("Be brief.").digest != plain.digest
     assert with_system.with_system("Be brief.") is with_system
+
+
+def test_lines_of_the_shared_sets_need_no_special_case(tmp_path):
+    """The five files' format: a translation line says its languages as well."""
+    tasks = ["writing", "coding", "math_easy", "math_hard"]
+    lines = [line(id=f"humaneval-{task}", task=task, content=f"{task}: \\boxed{{}}, «é» 試\nend.") for task in tasks]
+    lines.append(line(id="tatoeba-1", task="translation", src_lang="en", tgt_lang="fr"))
+    prompts = load_prompts([write(tmp_path, *lines)], 1)
+    assert [prompt.task for prompt in prompts] == [*tasks, "translation"]
+    assert prompts[0].messages == ({"role": "user", "content": "writing: \\boxed{}, «é» 試\nend."},)
+    assert {(prompt.source, prompt.licence) for prompt in prompts} == {("me", "MIT")}
 
 
 def test_jsonl_with_extra_keys_and_line_separators(tmp_path):
@@ -137,8 +148,8 @@ def fake_part(part):
 
 
 def test_hub_sets_are_built_from_their_columns(monkeypatch):
-    monkeypatch.setattr(hub_sets, "open_part", fake_part)
-    prompts = load_prompts(list(hub_sets.HUB_SETS))
+    monkeypatch.setattr(hub_loading, "open_part", fake_part)
+    prompts = load_prompts(list(HUB_SETS))
     counts = Counter(prompt.task for prompt in prompts)
     assert counts["math_easy"] == 2
     assert counts["writing"] == 2  # the repeated prompt comes once
@@ -153,7 +164,7 @@ def test_hub_sets_are_built_from_their_columns(monkeypatch):
 @pytest.mark.parametrize("source", ["math500@abc123", "opus_books@v1"])
 def test_a_pinned_set_carries_its_revision(monkeypatch, source):
     opened = []
-    monkeypatch.setattr(hub_sets, "open_part", lambda part: (opened.append(part), fake_part(part))[1])
+    monkeypatch.setattr(hub_loading, "open_part", lambda part: (opened.append(part), fake_part(part))[1])
     name, _, revision = source.partition("@")
     prompts = load_prompts([source], 2)
     assert {part.revision for part in opened} == {revision}
@@ -183,7 +194,7 @@ def test_only_the_prompt_columns_are_read(tmp_path, parquet):
     else:
         (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, rows)))
     part = replace(HUB_SETS["math500"].parts[0], path=str(tmp_path), parquet=parquet)
-    found = list(hub_sets.open_part(part))
+    found = list(hub_loading.open_part(part))
     assert sorted(row["problem"] for row in found) == ["0 + 1?", "1 + 1?", "2 + 1?"]
     assert all(set(row) == {"problem"} for row in found)
 
@@ -192,6 +203,6 @@ def test_hub_offline_names_the_local_alternative(monkeypatch):
     def offline(part):
         raise ConnectionError("no route to the hub")
 
-    monkeypatch.setattr(hub_sets, "open_part", offline)
+    monkeypatch.setattr(hub_loading, "open_part", offline)
     with pytest.raises(UserError, match=r"litbench.*writing\.jsonl"):
         load_prompts(["litbench"], 5)

@@ -59,6 +59,12 @@ class DecodeStats:
         overhead = decoding - self.seconds["draft"] - self.seconds["target"]
         return overhead / decoding if decoding else 0.0
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of each section in all seconds, the prompt's included."""
+        total = self.total_seconds or 1.0
+        return {name: seconds / total for name, seconds in self.seconds.items()}
+
     def add(self, other: DecodeStats) -> None:
         """Add another generation's counts and seconds."""
         self.tokens += other.tokens

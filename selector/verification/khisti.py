@@ -16,7 +16,7 @@ from torch import Tensor
 
 from selector.verification.laws import NodeLaws
 from selector.verification.proposal import Plan, ProposalSolver
-from selector.verification.ranking import prefix_sums
+from selector.verification.ranking import ascending, prefix_sums
 
 TOP = 5
 """Tokens whose duels are optimised; elsewhere the better rank always wins."""
@@ -88,7 +88,7 @@ class Tournament:
 
 def play(target: Tensor, winner: Tensor, draft: Tensor, top: int = TOP) -> Round:
     """The round between a draft and a winner of law `winner`: rank by `p - q1 q`, optimise the top."""
-    order = (winner * draft - target).argsort(stable=True)
+    order = ascending(winner * draft - target)
     position = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
     first, second = winner.index_select(0, order), draft.index_select(0, order)
     below_first, below_second = (prefix_sums(law.flip(0))[:-1].flip(0) for law in (first, second))

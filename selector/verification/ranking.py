@@ -10,6 +10,11 @@ from torch import Tensor
 
 from selector.verification.laws import NodeLaws
 
+RADIX_SIZE = 1 << 15
+"""From so many whole numbers on torch sorts by radix."""
+
+LARGEST = (1 << 63) - 1
+
 
 class Ranking(NamedTuple):
     """A row's columns from the worst `p / q` to the best.
@@ -48,7 +53,19 @@ def make_ranking(target: Tensor, draft: Tensor, order: Tensor) -> Ranking:
 def rank(target: Tensor, draft: Tensor) -> Tensor:
     """Columns from the worst `p / q` to the best, `0 / 0 = 0`, `x / 0 = inf`, ties by id."""
     ratios = torch.where(target > 0, target / draft, 0.0)
-    return ratios.argsort(stable=True)
+    return ascending(ratios)
+
+
+def ascending(values: Tensor) -> Tensor:
+    """`values.argsort(stable=True)` of float64 numbers `[n]`, through the whole numbers that have the same order.
+
+    A CPU sorts those by radix, several times as fast, if they are many.
+    """
+    bits = values.view(torch.int64)
+    keys = bits ^ ((bits >> 63) & LARGEST)  # negative numbers: more bits are less
+    if RADIX_SIZE // 2 < len(keys) < RADIX_SIZE:
+        keys = torch.cat([keys, keys.new_full((RADIX_SIZE - len(keys),), LARGEST)])
+    return keys.sort(stable=True).indices[: len(values)]
 
 
 def prefix_sums(values: Tensor) -> Tensor:

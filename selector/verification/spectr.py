@@ -11,7 +11,7 @@ from torch import Tensor
 from selector.verification.laws import Drafts, NodeLaws
 from selector.verification.naive import Naive
 from selector.verification.nss import counts_by_row
-from selector.verification.ranking import prefix_sums
+from selector.verification.ranking import ascending, prefix_sums
 from selector.verification.solver import Solution, ratio, single
 
 BISECTIONS = 60
@@ -97,7 +97,9 @@ def linear_pieces(target: Tensor, draft: Tensor, outside: float, counts: Sequenc
     """
     above, below = target >= counts[-1] * draft, target <= draft
     mixed = ~(above | below)
-    ratios, order = (target[mixed] / draft[mixed]).sort()
+    ratios = target[mixed] / draft[mixed]
+    order = ascending(ratios)
+    ratios = ratios.index_select(0, order)
     sides = []
     for law, extra in ((target, outside), (draft, 0.0)):
         sorted_law = law[mixed].index_select(0, order)

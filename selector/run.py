@@ -138,8 +138,9 @@ def claim(config: Config, out: Path) -> None:
     if path.exists():
         stored = read_json(path, "give another folder")
         for section, values in mine.items():
+            known = as_json(type(getattr(config, section))()) | stored.get(section, {})  # new settings: the default
             for name, value in values.items():
-                there = stored.get(section, {}).get(name)
+                there = known[name]
                 if there != value:
                     message = f"out is {str(out)!r}, which holds another run ({section}.{name} is {there!r} there and "
                     raise UserError(f"{message}{value!r} here): give another folder, or the same configuration.")

@@ -96,13 +96,13 @@ def linear_pieces(target: Tensor, draft: Tensor, outside: float, counts: Sequenc
     with `q < p < k q` change sides, so that only these are sorted; the others are two sums each.
     """
     above, below = target >= counts[-1] * draft, target <= draft
-    mixed = ~(above | below)
-    ratios = target[mixed] / draft[mixed]
+    mixed = (above | below).logical_not_().nonzero()[:, 0]
+    ratios = target.index_select(0, mixed) / draft.index_select(0, mixed)
     order = ascending(ratios)
-    ratios = ratios.index_select(0, order)
+    ratios, mixed = ratios.index_select(0, order), mixed.index_select(0, order)
     sides = []
     for law, extra in ((target, outside), (draft, 0.0)):
-        sorted_law = law[mixed].index_select(0, order)
+        sorted_law = law.index_select(0, mixed)
         upper = prefix_sums(sorted_law.flip(0)).flip(0) + (torch.dot(law, above.double()) + extra)
         sides.append((upper, prefix_sums(sorted_law) + torch.dot(law, below.double())))
     (target_above, target_below), (draft_above, draft_below) = sides

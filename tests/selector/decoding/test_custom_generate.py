@@ -6,6 +6,7 @@ import copy
 import gc
 import weakref
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +28,15 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from selector.checkpoint import SelectorCheckpoint
+from selector.checkpoint_config import CheckpointConfig
 from selector.decoding.custom_generate import DdteOutput, ddte_generate
+from selector.engine.causal_model import HuggingFaceModel
 from selector.errors import UserError
+from selector.features import SCALARS
+from selector.latency import LatencyProfile
+from selector.network import NetworkShape, SelectorNetwork
+from selector.provenance import as_json
 
 PROMPT = torch.tensor([[3, 4, 5]])
 TREE = {"custom_generate": ddte_generate, "expansion": (3, 1, 2), "verifier": "specinfer"}
@@ -235,11 +243,44 @@ def test_other_refusals(target_llama: LlamaForCausalLM, draft_llama: LlamaForCau
         target_llama.generate(PROMPT, custom_generate=ddte_generate, draft=draft_llama, max_new_tokens=5)
     with pytest.raises(UserError, match="and the target holds 1024 tokens in all"):
         target_llama.generate(PROMPT, **tree, max_new_tokens=2000)
-    with pytest.raises(UserError, match="vocabulary of 8 tokens"):
-        target_llama.generate(PROMPT, **TREE, draft=tiny_llama(vocab=8), max_new_tokens=5)
+    with pytest.raises(UserError, match="vocabulary of 2048 tokens"):
+        target_llama.generate(PROMPT, **TREE, draft=tiny_llama(vocab=2048), max_new_tokens=5)
     own = LogitsProcessorList([TemperatureLogitsWarper(2.0)])
     with pytest.raises(UserError, match="logits_processor is TemperatureLogitsWarper"):
         target_llama.generate(PROMPT, **tree, do_sample=True, temperature=0.5, logits_processor=own)
+
+
+def save_checkpoint(folder: Path, target: LlamaForCausalLM, draft: LlamaForCausalLM) -> Path:
+    """An untrained selector of this pair, for verifier `naive`."""
+    shape = NetworkShape(32, 32, len(SCALARS), (2, 1, 3))
+    profile = LatencyProfile((1,), (1,), ((1.0,),), ((0.1,),), (0.0,), (1.0,))
+    config = CheckpointConfig(
+        verifier="naive", shape=shape, scalars=list(SCALARS), default_head="regressor", draft_warp="same",
+        target_fingerprint=HuggingFaceModel(target).fingerprint, draft_fingerprint=HuggingFaceModel(draft).fingerprint,
+        sampling_range={"temperature": [0.2, 1.2], "top_p": [0.9, 1.0]}, profile=as_json(profile),
+        best_static=(2, 0, 2), data_hash="0" * 64,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    SelectorCheckpoint(SelectorNetwork(shape), config).save(folder, "# Card\n")
+    return folder
+
+
+def test_checkpoint(tmp_path: Path, target_llama: LlamaForCausalLM, draft_llama: LlamaForCausalLM) -> None:
+    folder = save_checkpoint(tmp_path / "naive", target_llama, draft_llama)
+    call = partial(target_llama.generate, PROMPT, custom_generate=ddte_generate, checkpoint=folder, max_new_tokens=40)
+    expected = target_llama.generate(PROMPT, max_new_tokens=40).tolist()
+    for guard in (True, False):
+        assert call(draft=draft_llama, guard=guard).tolist() == expected
+    output = call(draft=draft_llama, expansion=(2, 1, 2), return_dict_in_generate=True)
+    assert output.sequences.tolist() == expected
+    assert max(output.stats.actions, key=output.stats.actions.get) == (2, 1, 2)
+    decoders = {key[1]: decoder for key, decoder in target_llama._ddte_decoders.items() if key[1].checkpoint}
+    assert [decoder.verifier.name for decoder in decoders.values()] == ["naive"] * 3
+    assert [decoder.guard is not None for decoder in decoders.values()] == [True, False, False]
+    with pytest.raises(UserError, match="verifier is 'nss', and the checkpoint's selector is for 'naive'"):
+        call(draft=draft_llama, verifier="nss")
+    with pytest.raises(UserError, match="made for another draft model"):
+        call(draft=tiny_llama(3))
 
 
 def test_a_models_own_settings_count(draft_llama: LlamaForCausalLM) -> None:

@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from selector.config import PairConfig
+from selector.decoding.custom_generate import ddte_generate
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
@@ -88,3 +89,12 @@ def test_greedy_text_is_that_of_generate(place: int, verifier: str) -> None:
     generation = decoder.generate(QUESTIONS[place], TOKENS)
     assert generation.tokens == reference(QUESTIONS[place])
     assert generation.text == pair.decode(generation.tokens)
+
+
+@pytest.mark.parametrize("place", range(0, len(QUESTIONS), 5))
+def test_greedy_text_through_custom_generate(place: int) -> None:
+    pair = embedded_pair()
+    ids = torch.tensor([pair.encode(QUESTIONS[place])])
+    tree = {"custom_generate": ddte_generate, "expansion": EXPANSIONS[place % len(EXPANSIONS)]}
+    output = pair.target.model.generate(ids, max_new_tokens=TOKENS, tokenizer=pair.tokenizer, **tree)
+    assert output[0, ids.shape[1] :].tolist() == reference(QUESTIONS[place])

@@ -38,10 +38,16 @@ def network_inputs(
 
 
 def best_actions(prediction: Prediction, action_times: Tensor, head: Head) -> Tensor:
-    """`[N]`: argmax of the policy's logits, or of predicted tokens over `action_times [N, actions]`."""
+    """`[N]`: argmax of the policy's logits, or of predicted `E - rate T` with `action_times [N, actions]`.
+
+    `rate` is the throughput of the best static action at this context. What a step yields is weighed against what
+    its time yields elsewhere; the largest `E / T` would treat the whole text as being like this root (see
+    `selector.throughput`).
+    """
     if head == "policy":
         return prediction.policy_logits.argmax(1)
-    return (prediction.efficiency.double() / action_times).argmax(1)
+    rate = (prediction.mean_efficiency.double() / action_times).amax(1, keepdim=True)
+    return (prediction.efficiency.double() - rate * action_times).argmax(1)
 
 
 class SelectorCheckpoint:

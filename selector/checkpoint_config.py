@@ -14,7 +14,7 @@ from selector.network import NetworkShape
 from selector.provenance import checked_fields
 from selector.trees.expansion import ActionSpace, Expansion
 
-SCHEMA = 1
+SCHEMA = 2
 REMEDY = "export the checkpoint again with `ddte export`"
 Head = Literal["policy", "regressor"]
 HEADS: tuple[Head, ...] = ("policy", "regressor")
@@ -93,13 +93,12 @@ def _check(config: CheckpointConfig) -> None:
 
 def _check_shape(shape: NetworkShape) -> None:
     checked_space("action_space", shape.action_space)
-    for name in ("target_hidden", "draft_hidden", "num_scalars", "projection"):
+    for name in ("target_hidden", "draft_hidden", "num_scalars", "components"):
         check_whole(name, getattr(shape, name))
     if len(shape.hidden_sizes) != 2:
         raise ValueError(f"hidden_sizes is {shape.hidden_sizes}, not two sizes")
     for size in shape.hidden_sizes:
         check_whole("hidden_sizes", size)
-    for name in ("dropout", "hidden_dropout"):
-        check_number(name, getattr(shape, name))
-        if not 0 <= getattr(shape, name) < 1:
-            raise ValueError(f"{name} is {getattr(shape, name)}, not a share below 1")
+    check_number("dropout", shape.dropout)
+    if not 0 <= shape.dropout < 1:
+        raise ValueError(f"dropout is {shape.dropout}, not a share below 1")

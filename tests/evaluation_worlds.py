@@ -98,7 +98,7 @@ class ScriptedNetwork(torch.nn.Module):
         easy, hard = self.choices
         chosen = torch.where(inputs.scalars[:, 0] > 0.5, hard, easy)
         logits = torch.nn.functional.one_hot(chosen, len(SPACE)).float()
-        return Prediction(logits, 1 + 1000 * logits)
+        return Prediction(logits, 1 + 1000 * logits, torch.ones(len(SPACE)))
 
 
 class EvenNetwork(torch.nn.Module):
@@ -107,7 +107,7 @@ class EvenNetwork(torch.nn.Module):
     def forward(self, inputs: Inputs) -> Prediction:
         tokens = torch.tensor([1 + expansion.max_depth / 2 for expansion in SPACE.expansions])
         efficiency = tokens.expand(len(inputs.scalars), -1)
-        return Prediction(efficiency, efficiency)
+        return Prediction(efficiency, efficiency, tokens)
 
 
 def make_checkpoint(

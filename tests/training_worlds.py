@@ -19,8 +19,8 @@ PROFILE = LatencyProfile(
     draft_seconds=((0.006, 0.007), (0.006, 0.007)), overhead_seconds=(0.0, 0.0), plain_seconds=(0.02, 0.02),
 )  # fmt: skip
 CONFIG = TrainConfig(
-    verifiers=["naive"], hidden_sizes=(32, 16), projection=8, batch_size=32, max_epochs=25, patience=25,
-    dropout=0.0, hidden_dropout=0.0, learning_rate=5e-3, accelerator="cpu",
+    verifiers=["naive"], hidden_sizes=(32, 16), components=8, batch_size=32, max_epochs=25, patience=25,
+    dropout=0.0, learning_rate=5e-3, accelerator="cpu",
 )  # fmt: skip
 
 

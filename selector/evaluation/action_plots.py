@@ -131,7 +131,8 @@ def time_chart(result: VerifierResult) -> Figure:
             axes.plot(*place, marker, color=COLOURS[kind], mec=INK, mew=0.6, ms=8, ls="none", label=name, zorder=4)
     right, top = 1.08 * milliseconds.max(), 1.12 * max(tokens.max(), outcomes["oracle"].efficiency.mean())
     for policy, shade in (("plain", COLOURS["plain"]), ("best_static", COLOURS["static"])):
-        axes.plot([0, right], [0, right * outcomes[policy].throughput / 1e3], color=shade, lw=0.9, ls=":", zorder=0)
+        slope = outcomes[policy].efficiency.mean() / outcomes[policy].seconds.mean()
+        axes.plot([0, right], [0, right * slope / 1e3], color=shade, lw=0.9, ls=":", zorder=0)
     axes.set_xlim(0, right)
     axes.set_ylim(0, top)
     axes.set_xlabel("time of a step, ms")

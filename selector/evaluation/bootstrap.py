@@ -34,9 +34,13 @@ def resample_counts(num_prompts: int, resamples: int, seed: int) -> Floats:
     return rng.multinomial(num_prompts, np.full(num_prompts, 1 / num_prompts), size=resamples).astype(np.float64)
 
 
-def resampled_rates(efficiency: Floats, seconds: Floats, counts: Floats) -> Floats:
-    """`sum E / sum T` of each resample and policy, `[resamples, policies]`, from sums `[prompts, policies]`."""
-    rates: Floats = (counts @ efficiency) / (counts @ seconds)
+def resampled_rates(tokens: Floats, costs: Floats, counts: Floats) -> Floats:
+    """Tokens per cost of each resample and policy, `[resamples, policies]`.
+
+    `tokens [prompts]` are the roots of a prompt, each for one token; `costs [prompts, policies]` sum their seconds
+    (or steps) a token.
+    """
+    rates: Floats = (counts @ tokens)[:, None] / (counts @ costs)
     return rates
 
 

@@ -38,9 +38,8 @@ def cell_table(scores: Scores, policy: str, baseline: str = "best_static", seed:
                 continue
             present, prompts = np.unique(roots.prompts[mask], return_inverse=True)
             sums = [
-                prompt_sums(values[mask], prompts, len(present))
+                prompt_sums(scores.outcomes[name].token_seconds[mask], prompts, len(present))
                 for name in (policy, baseline)
-                for values in (scores.outcomes[name].efficiency, scores.outcomes[name].seconds)
             ]
             ratio = _ratio(sums, len(scores.counts), seed, scores.level)
             cell = Cell(roots.task_names[task], roots.setting_values[setting], ratio, len(present), int(mask.sum()))
@@ -49,17 +48,43 @@ def cell_table(scores: Scores, policy: str, baseline: str = "best_static", seed:
 
 
 def _ratio(sums: list[Floats], resamples: int, seed: int, level: float) -> Interval:
-    """Ratio of `E / T` to `E0 / T0` from their sums over prompts `[E, T, E0, T0]`."""
-    tokens, seconds, base_tokens, base_seconds = (values.sum() for values in sums)
-    value = float(tokens / seconds / (base_tokens / base_seconds))
+    """Ratio of throughputs from both policies' seconds by prompt."""
+    seconds, base_seconds = (values.sum() for values in sums)
+    value = float(base_seconds / seconds)
     if len(sums[0]) < MIN_INTERVAL_PROMPTS:
         return Interval(value, None, None)
     counts = resample_counts(len(sums[0]), resamples, seed)
-    tokens, seconds, base_tokens, base_seconds = (counts @ values for values in sums)
-    return percentile_interval(value, tokens / seconds / (base_tokens / base_seconds), level)
+    seconds, base_seconds = (counts @ values for values in sums)
+    return percentile_interval(value, base_seconds / seconds, level)
 
 
-def losing_share(scores: Scores, policy: str, baseline: str = "best_static") -> float:
-    """Share of test roots where the policy's `E / T` is below the baseline's, by labels that carry noise."""
+class Losses(NamedTuple):
+    """Where a policy is below the baseline.
+
+    Attributes:
+        roots: share of test roots whose `E - rate T` is lower, at the baseline's rate in their trajectory.
+        prompts: share of test prompts with lower throughput.
+        depth: mean of the throughput that a losing prompt loses, as a share.
+        worst_prompt, worst_ratio: the prompt that loses most, and its ratio.
+    """
+
+    roots: float
+    prompts: float
+    depth: float
+    worst_prompt: str
+    worst_ratio: float
+
+
+def losses(scores: Scores, policy: str, baseline: str = "best_static") -> Losses:
+    """How often and how much `policy` is below `baseline`, by labels that carry noise."""
     ours, theirs = scores.outcomes[policy], scores.outcomes[baseline]
-    return float((ours.efficiency / ours.seconds < theirs.efficiency / theirs.seconds).mean())
+    gain = ours.efficiency - theirs.efficiency - (ours.seconds - theirs.seconds) / theirs.token_seconds
+    roots, count = scores.roots, len(scores.roots.prompt_names)
+    ratios = prompt_sums(theirs.token_seconds, roots.prompts, count) / prompt_sums(
+        ours.token_seconds, roots.prompts, count
+    )
+    losing, worst = ratios < 1, int(ratios.argmin())
+    depth = float((1 - ratios[losing]).mean()) if losing.any() else 0.0
+    return Losses(
+        float((gain < 0).mean()), float(losing.mean()), depth, roots.prompt_names[worst], float(ratios[worst])
+    )

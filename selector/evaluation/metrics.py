@@ -44,9 +44,8 @@ class Scores:
     def rates(self) -> dict[str, tuple[float, Floats]]:
         """Tokens per second and its draws `[resamples]`, by policy."""
         names = list(self.outcomes)
-        efficiency = np.stack([self._sums(self.outcomes[name].efficiency) for name in names], 1)
-        seconds = np.stack([self._sums(self.outcomes[name].seconds) for name in names], 1)
-        draws = resampled_rates(efficiency, seconds, self.counts)
+        seconds = np.stack([self._sums(self.outcomes[name].token_seconds) for name in names], 1)
+        draws = resampled_rates(self._tokens, seconds, self.counts)
         return {name: (self.outcomes[name].throughput, draws[:, column]) for column, name in enumerate(names)}
 
     def throughput(self, policy: str) -> Interval:
@@ -54,10 +53,10 @@ class Scores:
         return percentile_interval(*self.rates[policy], self.level)
 
     def block_efficiency(self, policy: str) -> Interval:
-        """Tokens a step: mean of `E[tau + 1]`."""
-        values = self.outcomes[policy].efficiency
-        sums, steps = self._sums(values), self._sums(np.ones(len(values)))
-        return percentile_interval(values.mean(), (self.counts @ sums) / (self.counts @ steps), self.level)
+        """Tokens a step."""
+        steps = self.outcomes[policy].token_steps
+        draws = resampled_rates(self._tokens, self._sums(steps)[:, None], self.counts)[:, 0]
+        return percentile_interval(1 / steps.mean(), draws, self.level)
 
     def ratio(self, policy: str, baseline: str, other: Scores | None = None) -> Interval:
         """Throughput over that of a baseline, of this verifier or of an`other`, on the same resamples."""
@@ -72,6 +71,10 @@ class Scores:
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(gap_draws > 0, (draws - static_draws) / gap_draws, np.nan)
         return percentile_interval((value - static) / gap if gap > 0 else np.nan, shares, self.level)
+
+    @property
+    def _tokens(self) -> Floats:
+        return self._sums(np.ones(len(self.roots)))
 
     def _sums(self, values: Floats) -> Floats:
         return prompt_sums(values, self.roots.prompts, len(self.roots.prompt_names))

@@ -1,7 +1,6 @@
 """What a selector is measured against: plain decoding, the best static trees, and the oracle.
 
-Whatever is chosen is chosen on training roots and scored on test roots. A policy's throughput is
-`sum E[tau + 1] / sum T` over roots: every root is a decoding step, long steps weigh by their time.
+Whatever is chosen is chosen on training roots and scored on test roots; `selector.throughput` says how roots add up.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import numpy as np
 
 from selector.evaluation.bootstrap import Floats
 from selector.evaluation.roots import Ints, Mask, Roots
+from selector.throughput import best_actions, throughput, token_seconds
 from selector.trees.expansion import ActionSpace
 
 
@@ -24,33 +24,47 @@ class Outcome:
         seconds: time of the step, `[roots]`.
         actions: chosen actions, `[runs, roots]`; efficiency and seconds are means over the runs (several seeds of
             a selector, two directions of the oracle). Plain decoding has none: `[0, roots]`.
+        trajectories: of the roots, `[roots]`.
     """
 
     efficiency: Floats
     seconds: Floats
     actions: Ints
+    trajectories: Ints
 
     @property
     def throughput(self) -> float:
         """Tokens per second."""
-        return float(self.efficiency.sum() / self.seconds.sum())
+        return float(throughput(self.efficiency, self.seconds, self.trajectories))
+
+    @property
+    def token_seconds(self) -> Floats:
+        """Seconds a token, `[roots]`."""
+        return token_seconds(self.efficiency, self.seconds, self.trajectories)
+
+    @property
+    def token_steps(self) -> Floats:
+        """Steps a token, `[roots]`."""
+        return token_seconds(self.efficiency, np.ones_like(self.seconds), self.trajectories)
 
 
 def play(roots: Roots, actions: Ints, times: Floats) -> Outcome:
     """Score chosen `actions [roots]` or `[runs, roots]` with the labels of all samples and with `times`."""
     actions = np.atleast_2d(actions)
     rows = np.arange(len(roots))
-    return Outcome(roots.efficiency[rows, actions].mean(0), times[rows, actions].mean(0), actions)
+    efficiency, seconds = roots.efficiency[rows, actions].mean(0), times[rows, actions].mean(0)
+    return Outcome(efficiency, seconds, actions, roots.trajectories)
 
 
 def plain_decoding(roots: Roots) -> Outcome:
     """One token a target pass."""
-    return Outcome(np.ones(len(roots)), roots.plain, np.empty((0, len(roots)), dtype=np.int64))
+    nothing = np.empty((0, len(roots)), dtype=np.int64)
+    return Outcome(np.ones(len(roots)), roots.plain, nothing, roots.trajectories)
 
 
 def best_action(roots: Roots, allowed: Mask | None = None) -> int:
     """The action of highest throughput over `roots` when it is always taken, among those `allowed [actions]`."""
-    rates = roots.efficiency.sum(0) / roots.times.sum(0)
+    rates = throughput(roots.efficiency, roots.times, roots.trajectories)
     return int(np.argmax(rates if allowed is None else np.where(allowed, rates, -np.inf)))
 
 
@@ -89,17 +103,17 @@ def static_opponents(train: Roots, test: Roots) -> dict[str, Outcome]:
 
 
 def oracle(roots: Roots) -> Outcome:
-    """The best action of every root, chosen on one half of its samples and scored on the other, both ways.
+    """The best actions of every trajectory, chosen on one half of the samples and scored on the other, both ways.
 
     Scoring on the samples that chose would reward noise. This way noise costs instead, so with few samples the
     figure is a lower bound of what a perfect selector reaches. It pays no time for choosing.
     """
     rows = np.arange(len(roots))
-    actions = np.argmax(roots.halves / roots.times[:, None], axis=2).T
+    actions = np.stack([best_actions(roots.halves[:, half], roots.times, roots.trajectories) for half in (0, 1)])
     scores = np.stack([roots.halves[rows, 1 - half, actions[half]] for half in (0, 1)])
-    return Outcome(scores.mean(0), roots.times[rows, actions].mean(0), actions)
+    return Outcome(scores.mean(0), roots.times[rows, actions].mean(0), actions, roots.trajectories)
 
 
 def oracle_in_sample(roots: Roots) -> Outcome:
     """The oracle chosen and scored on the same samples: flattered by noise, an upper bound."""
-    return play(roots, np.argmax(roots.efficiency / roots.times, axis=1), roots.times)
+    return play(roots, best_actions(roots.efficiency, roots.times, roots.trajectories), roots.times)

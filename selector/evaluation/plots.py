@@ -128,3 +128,25 @@ def cell_map(result: VerifierResult) -> Figure:
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=8, length=0)
     return figure
+
+
+def study_chart(result: VerifierResult) -> Figure:
+    """Ratio to the best static tree by inputs, and by share of the training prompts."""
+    kinds = {
+        kind: [entry for entry in result.findings if entry.kind == kind] for kind in ("ablation", "learning curve")
+    }
+    figure = new_figure(1.0 + 0.26 * len(result.findings))
+    panels = figure.subplots(len(kinds), sharex=True, height_ratios=[len(entries) for entries in kinds.values()])
+    for axes, (kind, entries) in zip(np.atleast_1d(panels), kinds.items(), strict=True):
+        names = [entry.variant if kind == "ablation" else f"{entry.num_prompts:.0f} prompts" for entry in entries]
+        for row, entry in enumerate(entries):
+            value = entry.ratio.value or 1.0
+            spread = errors(value, entry.ratio.low, entry.ratio.high)
+            axes.errorbar(value, row, xerr=spread, fmt="o", color=COLOURS["selector"], ms=5, lw=1.5)
+        axes.axvline(1, color=COLOURS["static"], lw=1, ls="--", zorder=0)
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_title(kind)
+    axes.set_xlabel("throughput over the best static tree (dashed)")
+    return figure

@@ -27,20 +27,22 @@ def reference_outcomes(
 ) -> dict[str, Outcome]:
     """Ridge regression (on all features, and on the scalars alone), gradient boosting, and an entropy rule.
 
-    Regressors predict the label of every action and take the best predicted `E / T`, as the network's regressor
+    Regressors predict the label of every action and take the best predicted `E - rate T`, as the network's regressor
     does, and they are charged the same time for choosing. With few training roots there are none.
     """
     if len(train) < MIN_ROOTS:
         return {}
+    times = test_roots.selector_times
+    rate = (train_roots.efficiency.mean(0) / times).max(1, keepdims=True)
     choices = {
-        name: np.argmax(efficiency / test_roots.selector_times, axis=1)
+        name: np.argmax(efficiency - rate * times, axis=1)
         for name, efficiency in _predictions(train, test, train_roots.efficiency, seed).items()
     }
     if ENTROPY in train.manifest.scalars:
         column = train.manifest.scalars.index(ENTROPY)
         entropies = [dataset.scalars[:, column].double().numpy() for dataset in (train, test)]
         choices["entropy_heuristic"] = entropy_rule(train_roots, *entropies)
-    return {name: play(test_roots, actions, test_roots.selector_times) for name, actions in choices.items()}
+    return {name: play(test_roots, actions, times) for name, actions in choices.items()}
 
 
 def entropy_rule(train: Roots, train_entropy: Floats, test_entropy: Floats) -> Ints:
@@ -63,6 +65,7 @@ def _predictions(train: RootDataset, test: RootDataset, labels: Floats, seed: in
         "ridge": _ridge(features, labels, test_features),
         "ridge_scalars": _ridge(scalars, labels, test_scalars),
         "boosting": _boosting(features, labels, test_features, seed),
+        "boosting_scalars": _boosting(scalars, labels, test_scalars, seed),
     }
 
 

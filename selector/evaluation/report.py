@@ -6,15 +6,18 @@ No language model is needed: labels hold no time, so the same data set answers f
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from selector.checkpoint import SelectorCheckpoint
 from selector.config import EvaluateConfig
 from selector.errors import UserError
 from selector.evaluation import opponents
 from selector.evaluation.bootstrap import Floats, resample_counts
-from selector.evaluation.cells import cell_table, losing_share
+from selector.evaluation.cells import cell_table, losses
 from selector.evaluation.figures import save_png, styled
 from selector.evaluation.metrics import Scores, metric_rows
 from selector.evaluation.plots import overview_chart
@@ -23,6 +26,7 @@ from selector.evaluation.results import VerifierResult
 from selector.evaluation.roots import build_roots
 from selector.evaluation.sections import Setting, report_html
 from selector.evaluation.selectors import check_fit, selector_outcomes
+from selector.evaluation.study import study
 from selector.latency import LatencyProfile
 from selector.provenance import write_json, write_text
 from selector.records import RootDataset
@@ -38,7 +42,7 @@ def evaluate(
     test_prompts: Collection[str] | None = None,
     training: RootDataset | None = None,
 ) -> list[dict[str, Any]]:
-    """Evaluate on the test prompts of `dataset` and write `metrics.json`, `report.html` and its first
+    """Evaluate on the test prompts of `dataset` and write `metrics.json`, `study.json`, `report.html` and its first
     picture, `overview.png`, into `folder`.
 
     Args:
@@ -60,10 +64,14 @@ def evaluate(
         check_fit(checkpoint, dataset)
     train, test = split(dataset, test_prompts, training)
     results = evaluate_verifiers(checkpoints, train, test, profile, config)
+    if config.study:
+        source = dataset if training is None else training
+        results = [_studied(result, source, profile, config, checkpoints) for result in results]
     rows = all_rows(results)
     html = report_html(results, Setting(train, test, profile, config, list(checkpoints)))
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "metrics.json", rows)
+    write_json(folder / "study.json", study_rows(results))
     write_text(folder / "report.html", html)
     with styled():
         save_png(overview_chart(results), folder / "overview.png")
@@ -84,6 +92,34 @@ def all_rows(results: Sequence[VerifierResult]) -> list[dict[str, Any]]:
     """The rows of metrics.json."""
     best = max(results, key=lambda result: result.static_rate)
     return [row for result in results for row in metric_rows(result.scores, best.scores)]
+
+
+def _studied(
+    result: VerifierResult,
+    dataset: RootDataset,
+    profile: LatencyProfile,
+    config: EvaluateConfig,
+    checkpoints: Sequence[SelectorCheckpoint],
+) -> VerifierResult:
+    """The result with the study's findings, where there is a selector."""
+    own = [checkpoint for checkpoint in checkpoints if checkpoint.config.verifier == result.verifier]
+    if not own:
+        return result
+    components = own[0].config.shape.components
+    found = study(
+        dataset, result.verifier, profile,
+        components=components, resamples=config.bootstrap, level=config.level, seed=config.seed,
+    )  # fmt: skip
+    return replace(result, findings=tuple(found))
+
+
+def study_rows(results: Sequence[VerifierResult]) -> list[dict[str, Any]]:
+    """The rows of study.json."""
+    return [
+        {"verifier": result.verifier, "kind": finding.kind, "variant": finding.variant,
+         "metric": "ratio_to_best_static", **finding.ratio._asdict(), "training_prompts": finding.num_prompts}
+        for result in results for finding in result.findings
+    ]  # fmt: skip
 
 
 def split(
@@ -135,7 +171,7 @@ def _evaluate_verifier(
     train_roots, roots = (build_roots(data, verifier, profile) for data in (train, test))
     outcomes = {"plain": opponents.plain_decoding(roots), **opponents.static_opponents(train_roots, roots)}
     best = opponents.best_action(train_roots)
-    static_rate = float(train_roots.efficiency[:, best].sum() / train_roots.times[:, best].sum())
+    static_rate = opponents.play(train_roots, np.full(len(train_roots), best), train_roots.times).throughput
     predicted = None
     if checkpoints:
         outcomes |= reference_outcomes(train, test, train_roots, roots, config.seed)
@@ -147,4 +183,4 @@ def _evaluate_verifier(
         return VerifierResult(scores, static_rate)
     selector = f"selector_{checkpoints[0].config.default_head}"
     cells = tuple(cell_table(scores, selector, seed=config.seed))
-    return VerifierResult(scores, static_rate, selector, predicted, cells, losing_share(scores, selector))
+    return VerifierResult(scores, static_rate, selector, predicted, cells, losses(scores, selector))

@@ -8,8 +8,10 @@ import numpy as np
 
 from selector.evaluation.bootstrap import Floats, Interval
 from selector.evaluation.calibration import Bin, reliability
-from selector.evaluation.cells import Cell
+from selector.evaluation.cells import Cell, Losses
 from selector.evaluation.metrics import Scores
+from selector.evaluation.study import Finding
+from selector.throughput import throughput
 from selector.trees.expansion import ActionSpace, Expansion
 
 
@@ -22,7 +24,8 @@ class VerifierResult:
         selector: the policy that the headline speaks of, the head that was better in validation; None without one.
         predicted: the regressor's `E[tau + 1]`, `[roots, actions]`.
         cells: ratios of `selector` to the best static tree by task and setting.
-        losing_roots: share of test roots where `selector` is below the best static tree.
+        findings: of the study.
+        losses: how often and how much `selector` is below the best static tree.
     """
 
     scores: Scores
@@ -30,7 +33,8 @@ class VerifierResult:
     selector: str | None = None
     predicted: Floats | None = None
     cells: tuple[Cell, ...] = ()
-    losing_roots: float = 0.0
+    losses: Losses | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def verifier(self) -> str:
@@ -66,9 +70,8 @@ class VerifierResult:
         """Throughput over that of the best static tree, run by run (one run a seed)."""
         outcome, roots = self.scores.outcomes[policy], self.scores.roots
         rows, base = np.arange(len(roots)), self.scores.outcomes["best_static"].throughput
-        tokens = [roots.efficiency[rows, actions].sum() for actions in outcome.actions]
-        seconds = [roots.selector_times[rows, actions].sum() for actions in outcome.actions]
-        return [float(e / t / base) for e, t in zip(tokens, seconds, strict=True)]
+        runs = [(roots.efficiency[rows, actions], roots.selector_times[rows, actions]) for actions in outcome.actions]
+        return [float(throughput(*run, roots.trajectories) / base) for run in runs]
 
     def calibration(self) -> dict[str, list[Bin]]:
         """Reliability of the regressor over all actions, and at the actions that it chooses itself."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from selector.evaluation.bootstrap import Floats
 from selector.latency import LatencyProfile
 from selector.records import RootDataset
+from selector.throughput import number_trajectories
 from selector.trees.expansion import ActionSpace
 
 Ints = NDArray[np.int64]
@@ -30,6 +31,7 @@ class Roots:
             looks at the root pays.
         plain: seconds of a token without speculation, `[roots]`.
         prompts, tasks, settings: indices into `prompt_names`, `task_names`, `setting_values`, `[roots]`.
+        trajectories: numbers one prompt's text at one setting, `[roots]`.
         prompt_names, task_names, setting_values: sorted; a setting is (temperature, top-p).
     """
 
@@ -41,6 +43,7 @@ class Roots:
     prompts: Ints
     tasks: Ints
     settings: Ints
+    trajectories: Ints
     prompt_names: tuple[str, ...]
     task_names: tuple[str, ...]
     setting_values: tuple[tuple[float, float], ...]
@@ -57,11 +60,13 @@ class Roots:
     def subset(self, mask: Mask) -> Roots:
         """Some of the roots; prompts are numbered anew, so that a bootstrap sees only those that are there."""
         present, prompts = np.unique(self.prompts[mask], return_inverse=True)
+        trajectories = np.unique(self.trajectories[mask], return_inverse=True)[1]
         names = ("halves", "times", "selector_times", "plain", "tasks", "settings")
         return replace(
             self,
             **{name: getattr(self, name)[mask] for name in names},
             prompts=prompts.astype(np.int64),
+            trajectories=trajectories.astype(np.int64),
             prompt_names=tuple(self.prompt_names[index] for index in present),
         )
 
@@ -82,6 +87,7 @@ def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) ->
         prompts=prompts,
         tasks=tasks,
         settings=settings,
+        trajectories=number_trajectories(dataset.prompt_ids, dataset.settings),
         prompt_names=tuple(prompt_names),
         task_names=tuple(task_names),
         setting_values=tuple(setting_values),

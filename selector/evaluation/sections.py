@@ -100,7 +100,7 @@ def _verifier_pictures(results: Sequence[VerifierResult]) -> Iterator[str]:
         policy, name = result.selector or "", result.verifier
         head = policy.removeprefix("selector_")
         losing = f"{len(result.losing_cells)} of {len(result.cells)} cells lose (framed); "
-        losing += f"by labels with noise, {result.losing_roots:.0%} of the roots do."
+        losing += f"by labels with noise, {result.losses.roots:.0%} of the roots do." if result.losses else ""
         yield f"<h2>{name}: what is chosen, and where it pays ({head} head)</h2>"
         yield group(
             [
@@ -144,6 +144,17 @@ def _tables(results: Sequence[VerifierResult]) -> Iterator[str]:
     for result in _selected(results):
         yield f"<details><summary>{result.verifier}: tasks and settings, calibration</summary>"
         yield group([_cells(result), _calibration(result)], "columns") + "</details>"
+    studied = [result for result in results if result.findings]
+    if studied:
+        yield "<h2>What it learns from</h2>"
+        note = (
+            "The linear model that selectors start from, cross-validated by prompt over the whole data set: throughput "
+            "over the best static tree, with intervals over prompts. It pays for choosing."
+        )
+        yield group(
+            (_draw(f"study-{r.verifier}", r.verifier, note, lambda r=r: plots.study_chart(r)) for r in studied),  # type: ignore[misc]
+            "columns",
+        )
 
 
 def _cells(result: VerifierResult) -> str:
@@ -189,7 +200,8 @@ def _setting(setting: Setting) -> Iterator[str]:
         ("selectors", ", ".join(trained) or "none"),
         ("intervals", f"{setting.config.level:.0%}, {setting.config.bootstrap} resamples of prompts, "
                       f"seed {setting.config.seed}; the same resamples for every policy and verifier"),
-        ("throughput", "sum of expected tokens over sum of step times; selectors and references also pay "
+        ("throughput", "expected tokens over step times within a trajectory, trajectories weighed by their tokens and "
+                       "joined by their times; selectors and references also pay "
                        f"{1e3 * profile.selector_seconds:.2f} ms a step for choosing"),
         ("evaluated with", ", ".join(f"{name} {version}" for name, version in versions().items())
                            + f", revision {git_revision() or 'unknown'}"),

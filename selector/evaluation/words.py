@@ -17,6 +17,7 @@ LABELS = {
     "ridge": "ridge",
     "ridge_scalars": "ridge (scalars)",
     "boosting": "boosted trees",
+    "boosting_scalars": "boosted trees (scalars)",
     "entropy_heuristic": "entropy rule",
     "selector_policy": "selector (policy)",
     "selector_regressor": "selector (regressor)",
@@ -101,12 +102,19 @@ def _against_plain(ratio: Interval) -> str:
 
 
 def _losing(result: VerifierResult) -> str:
-    losing, total = result.losing_cells, len(result.cells)
+    losing, total, losses = result.losing_cells, len(result.cells), result.losses
+    text = ""
+    if losses is not None:
+        text = (
+            f"By labels that carry noise it is below the best static tree at {losses.roots:.0%} of roots and on "
+            f"{losses.prompts:.0%} of prompts, there by {losses.depth:.1%} on average; the worst prompt, "
+            f"{losses.worst_prompt}, has {losses.worst_ratio:.2f} times the static tree's throughput. "
+        )
     if not losing:
-        return f"It is more than 0.5% below the best static tree in none of {total} cells of task and setting."
+        return f"{text}It is more than 0.5% below it in none of {total} cells of task and setting."
     worst = losing[0]
-    return (
-        f"It is more than 0.5% below the best static tree in {len(losing)} of {total} cells of task and setting; the "
+    return text + (
+        f"It is more than 0.5% below it in {len(losing)} of {total} cells of task and setting; the "
         f"worst is {worst.task} at temperature {worst.setting[0]:g}, top-p {worst.setting[1]:g}: "
         f"{with_interval(worst.ratio, 2)} from {worst.num_prompts} prompt{'s' * (worst.num_prompts > 1)}."
     )

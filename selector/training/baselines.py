@@ -9,38 +9,43 @@ from torch import Tensor
 
 from selector.latency import LatencyProfile
 from selector.records import RootDataset
+from selector.throughput import best_actions, number_trajectories, throughput
 from selector.trees.expansion import Expansion
 
 SMALL_GAP = 0.02
 
 
-def throughputs(efficiency: Tensor, times: Tensor) -> Tensor:
-    """`[actions]`: tokens a second of always taking one action, from `[N, actions]` each: sum over sum."""
-    return efficiency.double().sum(0) / times.double().sum(0)
+def throughputs(efficiency: Tensor, times: Tensor, trajectories: Tensor) -> Tensor:
+    """`[actions]`, float64: tokens a second of always taking one action, from `[N, actions]` each."""
+    rates = throughput(efficiency.double().numpy(), times.double().numpy(), trajectories.numpy())
+    return torch.from_numpy(rates)
 
 
-def throughput_of(actions: Tensor, efficiency: Tensor, times: Tensor) -> float:
-    """Tokens a second of taking `actions [N]`: every root is one step, long steps weigh by their time."""
+def throughput_of(actions: Tensor, efficiency: Tensor, times: Tensor, trajectories: Tensor) -> float:
+    """Tokens a second of taking `actions [N]`."""
     chosen = actions[:, None]
-    return float(efficiency.gather(1, chosen).double().sum() / times.gather(1, chosen).double().sum())
+    return float(throughputs(efficiency.gather(1, chosen), times.gather(1, chosen), trajectories))
 
 
-def best_action(efficiency: Tensor, times: Tensor) -> int:
+def best_action(efficiency: Tensor, times: Tensor, trajectories: Tensor) -> int:
     """The best static action."""
-    return int(throughputs(efficiency, times).argmax())
+    return int(throughputs(efficiency, times, trajectories).argmax())
 
 
-def actions_per_setting(settings: Tensor, efficiency: Tensor, times: Tensor, train: Tensor) -> Tensor:
+def actions_per_setting(
+    settings: Tensor, efficiency: Tensor, times: Tensor, trajectories: Tensor, train: Tensor
+) -> Tensor:
     """`[N]`: for every root the best static action of its sampling setting on the `train [N]` (bool) roots.
 
     A setting that no training root has takes the best action of all training roots.
     """
-    overall = best_action(efficiency[train], times[train])
+    overall = best_action(efficiency[train], times[train], trajectories[train])
     actions = torch.full((len(settings),), overall)
     for setting in torch.unique(settings, dim=0):
         mine = (settings == setting).all(1)
-        if (mine & train).any():
-            actions[mine] = best_action(efficiency[mine & train], times[mine & train])
+        known = mine & train
+        if known.any():
+            actions[mine] = best_action(efficiency[known], times[known], trajectories[known])
     return actions
 
 
@@ -77,10 +82,15 @@ class OracleGap:
 def oracle_gap(dataset: RootDataset, verifier: str, profile: LatencyProfile) -> OracleGap:
     """Measure the gap on all roots of `dataset`; neither side pays for choosing."""
     space = dataset.manifest.space
+    trajectories = torch.from_numpy(number_trajectories(dataset.prompt_ids, dataset.settings))
     times = profile.action_times(dataset.context_length.double(), space)
-    halves, mean = dataset.efficiency[verifier], dataset.mean_efficiency(verifier)
-    best = best_action(mean, times)
-    static = throughput_of(torch.full((len(dataset),), best), mean, times)
-    crossed = [throughput_of((halves[:, a] / times).argmax(1), halves[:, 1 - a], times) for a in (0, 1)]
-    same = throughput_of((mean / times).argmax(1), mean, times)
+    halves, mean = dataset.efficiency[verifier].double(), dataset.mean_efficiency(verifier).double()
+    best = best_action(mean, times, trajectories)
+    static = throughput_of(torch.full((len(dataset),), best), mean, times, trajectories)
+
+    def chosen_on(labels: Tensor) -> Tensor:
+        return torch.from_numpy(best_actions(labels.numpy(), times.numpy(), trajectories.numpy()))
+
+    crossed = [throughput_of(chosen_on(halves[:, a]), halves[:, 1 - a], times, trajectories) for a in (0, 1)]
+    same = throughput_of(chosen_on(mean), mean, times, trajectories)
     return OracleGap(space.expansions[best], static, sum(crossed) / 2 / static - 1, same / static - 1)

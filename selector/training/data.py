@@ -13,10 +13,11 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from selector.checkpoint import network_inputs
 from selector.config import TrainConfig
 from selector.latency import LatencyProfile
+from selector.linear import label_deviation
 from selector.network import Inputs
 from selector.records import RootDataset
+from selector.throughput import number_trajectories
 from selector.training.baselines import actions_per_setting, best_action, throughput_of
-from selector.training.objectives import label_deviation
 from selector.training.splits import Splits
 
 
@@ -27,6 +28,7 @@ class Batch(NamedTuple):
         efficiency, deviation: label over all samples and its uncertainty, `[B, actions]`.
         times: seconds of a step whose action is chosen here, `[B, actions]`.
         base: throughput of the static action of the root's sampling setting, `[B]`.
+        trajectories, prompts: numbers of one prompt's text at one setting, and of the prompt, `[B]`.
     """
 
     inputs: Inputs
@@ -34,6 +36,8 @@ class Batch(NamedTuple):
     deviation: Tensor
     times: Tensor
     base: Tensor
+    trajectories: Tensor
+    prompts: Tensor
 
 
 @dataclass
@@ -59,7 +63,6 @@ class RootDataModule(pl.LightningDataModule):
 
     Attributes:
         best_static: the best static action of the training roots.
-        validation_prompts: `[N]`, int64, the prompt of each validation root.
         static_throughput: its tokens a second on the validation roots, without the selector's cost.
     """
 
@@ -73,12 +76,12 @@ class RootDataModule(pl.LightningDataModule):
         static_times = profile.action_times(context, space)
         whole = _columns(dataset, verifier, profile, static_times, rows["train"])
         self.train_roots, self.validation_roots = (Roots(whole.__getitems__(rows[part])) for part in rows)
-        validation_prompts = [dataset.prompt_ids[row] for row in rows["validation"]]
-        self.validation_prompts = torch.tensor([splits.validation.index(prompt) for prompt in validation_prompts])
         train, validation = self.train_roots.batch, self.validation_roots.batch
-        self.best_static = best_action(train.efficiency, static_times[rows["train"]])
+        self.best_static = best_action(train.efficiency, static_times[rows["train"]], train.trajectories)
         always = torch.full((len(validation.base),), self.best_static)
-        self.static_throughput = throughput_of(always, validation.efficiency, static_times[rows["validation"]])
+        self.static_throughput = throughput_of(
+            always, validation.efficiency, static_times[rows["validation"]], validation.trajectories
+        )
 
     def train_dataloader(self) -> Any:
         """Shuffled anew every epoch, by seed and epoch alone, so that a resumed run sees the same batches."""
@@ -106,7 +109,9 @@ def _columns(
     context, efficiency = dataset.context_length.double(), dataset.mean_efficiency(verifier)
     train = torch.zeros(len(dataset), dtype=torch.bool)
     train[train_rows] = True
-    actions = actions_per_setting(dataset.settings, efficiency, static_times, train)[:, None]
+    place = {prompt: number for number, prompt in enumerate(dict.fromkeys(dataset.prompt_ids))}
+    trajectories = torch.from_numpy(number_trajectories(dataset.prompt_ids, dataset.settings))
+    actions = actions_per_setting(dataset.settings, efficiency, static_times, trajectories, train)[:, None]
     return Roots(
         Batch(
             inputs=network_inputs(dataset.hidden, dataset.scalars, context, profile),
@@ -114,5 +119,7 @@ def _columns(
             deviation=label_deviation(efficiency, dataset.standard_error[verifier], train),
             times=profile.selector_times(context, dataset.manifest.space).float(),
             base=(efficiency.gather(1, actions) / static_times.gather(1, actions))[:, 0].float(),
+            trajectories=trajectories,
+            prompts=torch.tensor([place[prompt] for prompt in dataset.prompt_ids]),
         )
     )

@@ -14,6 +14,7 @@ from selector.provenance import git_revision, versions
 from selector.records import RootDataset
 from selector.training.data import RootDataModule
 from selector.training.module import realised_throughputs
+from selector.training.selection import Kept
 
 
 def network_shape(dataset: RootDataset, config: TrainConfig) -> NetworkShape:
@@ -24,19 +25,19 @@ def network_shape(dataset: RootDataset, config: TrainConfig) -> NetworkShape:
         draft_hidden=manifest.hidden_sizes["draft"],
         num_scalars=len(manifest.scalars),
         action_space=manifest.action_space,
-        projection=config.projection,
+        components=config.components,
         hidden_sizes=config.hidden_sizes,
         dropout=config.dropout,
-        hidden_dropout=config.hidden_dropout,
     )
 
 
 def finished_selector(
-    network: SelectorNetwork, dataset: RootDataset, data: RootDataModule, learned: bool
+    network: SelectorNetwork, dataset: RootDataset, data: RootDataModule, kept: Kept
 ) -> SelectorCheckpoint:
     """The checkpoint; the head with the higher throughput on the validation prompts is its default.
 
-    `learned` is false for a network that stayed untrained, and so chooses as the best static action does.
+    Its metric `learned` is 0 for a network that chooses as the best static action does, `corrected` 1 where the MLP
+    was worth keeping.
     """
     manifest = dataset.manifest
     realised = realised_throughputs(network.cpu().eval(), data.validation_roots.batch)
@@ -44,7 +45,8 @@ def finished_selector(
     metrics = {f"validation_throughput_{head}": value for head, value in realised.items()}
     metrics["validation_throughput_static"] = data.static_throughput
     metrics["validation_ratio_to_static"] = realised[default] / data.static_throughput
-    metrics["learned"] = float(learned)
+    metrics["learned"] = float(kept != "static")
+    metrics["corrected"] = float(kept == "trained")
     metrics["train_roots"] = float(len(data.train_roots))
     metrics["validation_roots"] = float(len(data.validation_roots))
     config = CheckpointConfig(

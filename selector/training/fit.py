@@ -12,6 +12,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.utilities import rank_zero_only
 from rich.console import Console
 
 from selector.config import TrainConfig
@@ -43,8 +44,11 @@ def train(
 
     A run that was interrupted goes on where it stopped, and repeats the curve it would have had; one that has
     ended is left as it is. Nothing is written before data set, configuration and run folder are found good.
+
+    With `strategy="ddp"` Lightning starts the other processes with this process's own command line. They come
+    here while the first one waits for them in its first fit; only the first writes and prints.
     """
-    console = console or Console()
+    console = (console or Console()) if _leads() else Console(quiet=True)
     check_config(config)
     dataset = RootDataset.load(dataset_folder)
     check_config(config, dataset.manifest)
@@ -56,8 +60,14 @@ def train(
         if not run.is_done(verifier):
             data = RootDataModule(dataset, verifier, profile, splits, config)
             _train_one(run, dataset, data, config, console)
-    print_results(console, {verifier: run.selector(verifier).config for verifier in config.verifiers})
+    if _leads():
+        print_results(console, {verifier: run.selector(verifier).config for verifier in config.verifiers})
     return run
+
+
+def _leads() -> bool:
+    """Whether this is the first, or the only, process of the run."""
+    return getattr(rank_zero_only, "rank", 0) == 0
 
 
 def _train_one(
@@ -71,9 +81,10 @@ def _train_one(
     folder.mkdir(exist_ok=True)
     _fit(module, data, folder, config, console)
     module.load_state_dict(read_state(folder / "best.ckpt", module)["state_dict"])
-    learned = keep_best(network, module.network.state_dict(), data)
-    checkpoint = finished_selector(network, dataset, data, learned)
-    checkpoint.save(run.selector_folder(data.verifier), model_card(checkpoint.config))
+    kept = keep_best(network, module.network.state_dict(), data)
+    checkpoint = finished_selector(network, dataset, data, kept)
+    if _leads():
+        checkpoint.save(run.selector_folder(data.verifier), model_card(checkpoint.config))
 
 
 def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: TrainConfig, console: Console) -> None:
@@ -90,7 +101,10 @@ def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: Tra
         logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
         trainer = pl.Trainer(
             accelerator=config.accelerator,
-            devices=1,
+            devices=config.devices,
+            strategy=config.strategy,
+            precision=config.precision,
+            use_distributed_sampler=False,  # the data module shards by itself; every process validates on all roots
             max_epochs=config.max_epochs,
             gradient_clip_val=1.0,
             deterministic="warn",
@@ -104,7 +118,7 @@ def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: Tra
         )
         trainer.fit(module, datamodule=data, ckpt_path=last if last.exists() else None, weights_only=True)
     for logger in loggers:
-        if isinstance(logger, WandbLogger):
+        if isinstance(logger, WandbLogger) and _leads():
             logger.experiment.finish()
 
 

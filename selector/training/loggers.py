@@ -32,7 +32,8 @@ def build_loggers(names: list[str], folder: Path, run_id: str, settings: dict[st
 def read_curve(folder: Path) -> list[dict[str, float]]:
     """The learning curve of a verifier's folder, one row an epoch, over all starts of the run.
 
-    An epoch that was run twice, because the first try was interrupted, is taken from the later start.
+    An epoch that was run twice, because the first try was interrupted, is taken from the later start; a row that a
+    killed process left half written has no epoch and is passed over.
     """
     epochs: dict[int, dict[str, float]] = {}
     versions = (folder / "csv").glob("version_*/metrics.csv")
@@ -40,6 +41,8 @@ def read_curve(folder: Path) -> list[dict[str, float]]:
         started: set[int] = set()
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
+                if not row["epoch"]:
+                    continue
                 values = {name: float(value) for name, value in row.items() if value}
                 epoch = int(values.pop("epoch"))
                 if epoch not in started:

@@ -12,19 +12,19 @@ from torch import Tensor
 from selector.checkpoint import best_actions
 from selector.checkpoint_config import HEADS
 from selector.config import TrainConfig
+from selector.linear import fit_linear
 from selector.network import NetworkShape, SelectorNetwork
-from selector.training.baselines import throughput_of, throughputs
+from selector.training.baselines import throughput_of
 from selector.training.data import Batch
 from selector.training.objectives import policy_loss, regressor_loss
 
 MONITOR = "validation_throughput"
-SHARPNESS = 20.0
 
 
 class SelectorModule(pl.LightningModule):
     """Trains a `SelectorNetwork`; what counts is `validation_throughput`, realised by the better head.
 
-    Before the first step the network chooses as the best static action does (`fit_statistics`).
+    Before the first step the network chooses as its linear model does (`fit_statistics`).
     """
 
     def __init__(self, shape: NetworkShape, config: TrainConfig) -> None:
@@ -33,17 +33,15 @@ class SelectorModule(pl.LightningModule):
         self.network = SelectorNetwork(shape)
 
     def fit_statistics(self, train: Batch) -> None:
-        """Take normalisation, label means and the order of static actions from all training roots."""
-        rates = throughputs(train.efficiency, train.times)
-        policy_base = SHARPNESS * (rates / rates.max()).log().float()
-        self.network.fit_statistics(train.inputs, train.efficiency.mean(0), policy_base)
+        """Take normalisation, linear model, label means and what time is worth from all training roots."""
+        fit_linear(self.network, train.inputs, train.efficiency, train.deviation, train.times, train.prompts)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.parameters(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Dropout follows from seed and step alone, so that a resumed run repeats the same steps."""
-        torch.manual_seed(self.config.seed * 1_000_003 + self.global_step)
+        """Dropout follows from seed, step and process alone, so that a resumed run repeats the same steps."""
+        torch.manual_seed(self.config.seed * 1_000_003 + self.global_step + 500_009 * self.global_rank)
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
         losses = self._losses(batch)
@@ -52,8 +50,10 @@ class SelectorModule(pl.LightningModule):
         return losses["loss"]
 
     def validation_step(self, batch: Batch, _: int) -> None:
-        losses = {f"validation_{name}": value for name, value in self._losses(batch).items()}
-        realised = realised_throughputs(self.network, batch)
+        """In full precision, since the exported selector decides in it."""
+        with torch.autocast(self.device.type, enabled=False):
+            losses = {f"validation_{name}": value for name, value in self._losses(batch).items()}
+            realised = realised_throughputs(self.network, batch)
         heads = {f"validation_throughput_{name}": value for name, value in realised.items()}
         self.log_dict({**losses, **heads, MONITOR: max(realised.values())}, batch_size=len(batch.base))
 
@@ -84,9 +84,7 @@ class SelectorModule(pl.LightningModule):
 
 @torch.no_grad()
 def realised_throughputs(network: SelectorNetwork, batch: Batch) -> dict[str, float]:
-    """Tokens a second that each head's choices realise, by the labels: `sum efficiency / sum times`."""
+    """Tokens a second that each head's choices realise, by the labels."""
     prediction = network(batch.inputs)
-    return {
-        head: throughput_of(best_actions(prediction, batch.times, head), batch.efficiency, batch.times)
-        for head in HEADS
-    }
+    labels = [column.cpu() for column in (batch.efficiency, batch.times, batch.trajectories)]
+    return {head: throughput_of(best_actions(prediction, batch.times, head).cpu(), *labels) for head in HEADS}

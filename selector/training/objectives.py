@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 from torch.nn import functional
-
-SMALLEST_DEVIATION = 0.02
 
 
 class PolicyLoss(NamedTuple):
@@ -39,19 +36,6 @@ def policy_loss(
     worst = shortfall.topk(math.ceil(worst_fraction * len(shortfall)) or 1).values.mean()
     log_ratio = -ratio.log().mean()
     return PolicyLoss(log_ratio + penalty * worst, log_ratio, worst, ratio.mean())
-
-
-def label_deviation(efficiency: Tensor, standard_error: Tensor, train: Tensor) -> Tensor:
-    """`[N, actions]`: how far a label may lie from a prediction, `sqrt(between roots + own error)`.
-
-    The variance between roots is that of the `train [N]` (bool) roots. A root's own error is averaged with its
-    action's mean error: the error of a few samples is itself noisy, and low where all of them failed early, so
-    that weights from it alone would pull every prediction down.
-    """
-    variance = standard_error.square()
-    typical = variance[train].mean(0)
-    between = (efficiency[train].var(0, correction=0) - typical).clamp(min=SMALLEST_DEVIATION**2)
-    return torch.sqrt(between + (variance + typical) / 2)
 
 
 def regressor_loss(predicted: Tensor, efficiency: Tensor, deviation: Tensor) -> Tensor:

@@ -68,8 +68,15 @@ def print_results(console: Console, configs: dict[str, CheckpointConfig]) -> Non
         table.add_row(verifier, config.default_head, f"{realised:.2f}", f"{static:.2f}", f"{ratio:.3f}")
     console.print(table)
     for verifier, config in configs.items():
-        if not config.metrics["learned"]:
-            console.print(
-                f"{verifier}: no epoch beat the best static action by more than the standard error over validation "
-                "prompts, so the selector chooses as that action does."
-            )
+        console.print(f"{verifier}: {_kept(config.metrics)}")
+
+
+def _kept(metrics: dict[str, float]) -> str:
+    if not metrics["learned"]:
+        return "nothing beat the best static action on the validation prompts, so the selector chooses as that does."
+    if not metrics["corrected"]:
+        return (
+            "the linear model is kept: no epoch of the network beat it by more than the standard error over "
+            "validation prompts."
+        )
+    return "the network is kept: it beat its linear model by more than the standard error over validation prompts."

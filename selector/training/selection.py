@@ -1,8 +1,8 @@
-"""Which network is kept: the best epoch, if validation prompts give evidence that it beats not having learned."""
+"""Which network is kept: static, linear or trained, by what validation prompts say."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,41 +13,49 @@ from selector.network import SelectorNetwork
 from selector.training.baselines import throughput_of
 from selector.training.data import Batch, RootDataModule
 
+Kept = Literal["static", "linear", "trained"]
 
-def keep_best(network: SelectorNetwork, trained: dict[str, Any], data: RootDataModule) -> bool:
-    """Load `trained` into the untrained `network` if it is better; returns whether it was.
 
-    The gain of its better head must exceed one standard error over the validation prompts. The best of many
-    epochs always looks better than the untrained network, which chooses as the best static action does; where
-    labels are noise, this keeps the selector from losing to that action.
+def keep_best(network: SelectorNetwork, trained: dict[str, Any], data: RootDataModule) -> Kept:
+    """Leave in `network`, which holds the linear model, what is best, and return which that is.
+
+    The linear model must beat choosing as the best static action does. The best of many epochs always looks better
+    than where it started, so `trained` must gain more than one standard error over the validation prompts.
     """
     validation = data.validation_roots.batch
-    untrained = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    reference = _best_choices(network.eval(), validation)
-    network.load_state_dict(trained)
-    gain, error = gain_over(_best_choices(network, validation), reference, validation, data.validation_prompts)
-    if gain > error:
-        return True
-    network.load_state_dict(untrained)
-    return False
+    linear = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    network.set_linear(torch.zeros_like(network.linear_weight), network.mean_efficiency)
+    static = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    kept: Kept = "static"
+    state, reference = static, _best_choices(network, static, validation)
+    candidates: list[tuple[Kept, dict[str, Any], float]] = [("linear", linear, 0.0), ("trained", trained, 1.0)]
+    for name, candidate, errors in candidates:
+        choices = _best_choices(network, candidate, validation)
+        gain, error = gain_over(choices, reference, validation)
+        if gain > errors * error:
+            kept, state, reference = name, candidate, choices
+    network.load_state_dict(state)
+    return kept
 
 
 @torch.no_grad()
-def _best_choices(network: SelectorNetwork, batch: Batch) -> Tensor:
-    prediction = network(batch.inputs)
+def _best_choices(network: SelectorNetwork, state: dict[str, Any], batch: Batch) -> Tensor:
+    """`[N]`: choices of the better head."""
+    network.load_state_dict(state)
+    prediction = network.eval()(batch.inputs)
     choices = [best_actions(prediction, batch.times, head) for head in HEADS]
-    return max(choices, key=lambda actions: throughput_of(actions, batch.efficiency, batch.times))
+    return max(choices, key=lambda actions: throughput_of(actions, batch.efficiency, batch.times, batch.trajectories))
 
 
-def gain_over(actions: Tensor, reference: Tensor, batch: Batch, prompts: Tensor) -> tuple[float, float]:
+def gain_over(actions: Tensor, reference: Tensor, batch: Batch) -> tuple[float, float]:
     """Tokens that `actions [N]` gain over `reference [N]` in equal time, and the standard error over prompts.
 
     To first order in the difference: `sum (tokens - rate * seconds)`, with the rate of the reference.
     """
-    rate = throughput_of(reference, batch.efficiency, batch.times)
+    rate = throughput_of(reference, batch.efficiency, batch.times, batch.trajectories)
     value = batch.efficiency.double() - rate * batch.times.double()
     difference = (value.gather(1, actions[:, None]) - value.gather(1, reference[:, None]))[:, 0]
-    count = int(prompts.max()) + 1
-    totals = torch.zeros(count, dtype=torch.float64).index_add(0, prompts, difference)
-    spread = float(totals.std()) if count > 1 else float("inf")
-    return float(totals.sum()), spread * count**0.5
+    present, prompts = torch.unique(batch.prompts, return_inverse=True)
+    totals = torch.zeros(len(present), dtype=torch.float64).index_add(0, prompts, difference)
+    spread = float(totals.std()) if len(present) > 1 else float("inf")
+    return float(totals.sum()), spread * len(present) ** 0.5

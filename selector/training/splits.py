@@ -48,10 +48,10 @@ def split_prompts(dataset: RootDataset, config: TrainConfig) -> Splits:
     test: set[str] = set()
     validation: set[str] = set()
     for group in groups:
-        rest, held_out = _cut(group, config.test_share, config.seed)
+        rest, held_out = _cut(group, config.test_share, config.split_seed)
         test |= held_out
         share = config.validation_share / (1 - config.test_share)
-        validation |= _cut(np.array(sorted(rest)), share, config.seed + 1)[1]
+        validation |= _cut(np.array(sorted(rest)), share, config.split_seed + 1)[1]
     # a prompt id that occurs under two tasks must not end up on two sides
     validation -= test
     return Splits(sorted(set(prompts.tolist()) - test - validation), sorted(validation), sorted(test))

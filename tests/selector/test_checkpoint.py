@@ -6,13 +6,14 @@ import sys
 
 import pytest
 import torch
+from numpy_selector import NumpySelector
 
 from selector.checkpoint import SelectorCheckpoint, best_actions
 from selector.checkpoint_config import CheckpointConfig
 from selector.errors import UserError
 from selector.features import SCALARS, RootFeatures
 from selector.latency import LatencyProfile
-from selector.network import NetworkShape, Prediction, SelectorNetwork
+from selector.network import Inputs, NetworkShape, Prediction, SelectorNetwork
 from selector.trees.expansion import ActionSpace
 
 SPACE = ActionSpace(2, 1, 3)
@@ -24,10 +25,14 @@ PROFILE = LatencyProfile(
 
 def make_checkpoint() -> SelectorCheckpoint:
     torch.manual_seed(0)
-    shape = NetworkShape(6, 4, len(SCALARS), (2, 1, 3), projection=8, hidden_sizes=(16, 8))
+    shape = NetworkShape(6, 4, len(SCALARS), (2, 1, 3), components=8, hidden_sizes=(16, 8))
     network = SelectorNetwork(shape)
+    network.encoder.fit(Inputs(*(torch.randn(60, size) for size in (6, 4, 4)), torch.rand(60, len(SCALARS) + 2)))
+    network.mean_efficiency.copy_(1 + (network.longest - 1) / 4)
+    network.set_linear(0.15 * torch.randn(len(SPACE), shape.width), network.mean_efficiency)
+    network.prices.copy_(network.mean_efficiency + 0.1 * torch.rand(len(SPACE)))
     for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
+        torch.nn.init.normal_(parameter, std=0.2)
     config = CheckpointConfig(
         verifier="naive", shape=shape, scalars=list(SCALARS), default_head="regressor", target_fingerprint="t1",
         draft_fingerprint="d1", draft_warp="same", sampling_range={"temperature": [0.2, 1.2], "top_p": [0.9, 1.0]},
@@ -61,10 +66,15 @@ def test_round_trip_makes_the_same_choices(tmp_path):
 
 
 def test_heads_choose_as_documented():
-    prediction = Prediction(torch.tensor([[0.0, 2.0, 1.0]]), torch.tensor([[1.0, 1.5, 2.0]]))
-    times = torch.tensor([[1.0, 2.0, 1.5]])
+    prediction = Prediction(
+        torch.tensor([[0.0, 2.0, 1.0]]), torch.tensor([[1.0, 1.9, 2.2]]), torch.tensor([1.0, 1.0, 1.5])
+    )
+    times = torch.tensor([[1.0, 1.5, 2.0]])
     assert best_actions(prediction, times, "policy").tolist() == [1]
-    assert best_actions(prediction, times, "regressor").tolist() == [2]
+    assert best_actions(prediction, times, "regressor").tolist() == [1], "1.9 - 1.5 is the largest at a rate of 1"
+    assert best_actions(prediction, times / 3, "regressor").tolist() == [1], "a faster machine has a higher rate"
+    slow = prediction._replace(mean_efficiency=torch.tensor([0.5, 0.6, 0.7]))
+    assert best_actions(slow, times, "regressor").tolist() == [2], "time is cheap where the rate is 0.5"
 
 
 def test_the_machine_at_hand_decides_through_the_regressor():
@@ -87,6 +97,26 @@ def test_one_root_is_chosen_as_in_a_batch():
         assert best_actions(prediction, times, head).tolist() == singles
 
 
+def test_numpy_alone_makes_the_same_choices(tmp_path):
+    make_checkpoint().save(tmp_path / "out", "")
+    loaded, ported = SelectorCheckpoint.load(tmp_path / "out"), NumpySelector(tmp_path / "out")
+    chosen = set()
+    for seed in range(60):
+        features, times = make_features(seed), PROFILE.action_times(torch.tensor([100.0 + seed]), SPACE)[0]
+        blocks = [features.target_hidden, features.draft_hidden_prev, features.draft_hidden_root]
+        given = [block.half().double().numpy() for block in blocks], features.scalars.double().numpy()
+        names = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
+        stored = {name: block.half().float()[None] for name, block in zip(names, blocks, strict=True)}
+        theirs = loaded.predict(stored, features.scalars[None], torch.tensor([100.0 + seed]))
+        for ours, tensor in zip(ported.predict(*given), theirs, strict=False):
+            assert ours == pytest.approx(tensor[0].double().numpy(), abs=1e-4)
+        for head in ("policy", "regressor"):
+            action = ported.choose(*given, times.numpy(), head)
+            assert action == loaded.choose(features, times, head)
+            chosen.add((head, action))
+    assert len(chosen) >= 4, "the choices of either head differ from root to root"
+
+
 def test_another_pair_is_refused():
     checkpoint = make_checkpoint()
     checkpoint.check_pair("t1", "d1")
@@ -104,7 +134,7 @@ def edited(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"schema": 2}, "schema of"),
+        ({"schema": 1}, "schema of"),
         ({"default_head": "best"}, "default_head of"),
         ({"colour": 1}, "colour of .* is unknown"),
         ({"profile": {}}, "is damaged"),
@@ -127,7 +157,7 @@ def test_broken_configurations_are_refused(tmp_path, changes, word):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"hidden_sizes": [-16, 8]}, {"hidden_sizes": [16]}, {"projection": 0}, {"dropout": "a"}, {"action_space": [2, 1]}],
+    [{"hidden_sizes": [-16, 8]}, {"hidden_sizes": [16]}, {"components": 0}, {"dropout": "a"}, {"action_space": [2, 1]}],
 )
 def test_broken_shapes_are_refused(tmp_path, changes):
     folder = tmp_path / "out"
@@ -141,7 +171,7 @@ def test_broken_weights_are_refused(tmp_path):
     folder = tmp_path / "out"
     make_checkpoint().save(folder, "")
     shape = json.loads((folder / "config.json").read_text())["shape"]
-    edited(folder, shape={**shape, "projection": 16})
+    edited(folder, shape={**shape, "components": 16})
     with pytest.raises(UserError, match=r"weights of .* do not fit"):
         SelectorCheckpoint.load(folder)
     (folder / "model.safetensors").write_bytes(b"x")

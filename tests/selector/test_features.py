@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from selector.distributions import Sampling
+from selector.distributions import Sampling, entropy, kl_divergence, l1_distance
 from selector.features import SCALARS, Previous, latency_scalars, root_features
 from selector.latency import LatencyProfile
 
@@ -49,6 +49,23 @@ def test_one_token_context_has_zeros_for_prev() -> None:
     assert not features.draft_hidden_prev.any()
     assert features.scalars[2] > 0
     assert features.scalars[[0, 1, 3, 4, 5]].tolist() == [0] * 5
+
+
+def test_scalars_are_those_of_the_textbook() -> None:
+    generator = torch.Generator().manual_seed(0)
+    target, draft = (3 * torch.randn(500, generator=generator) for _ in range(2))
+    draft[100:400] = -torch.inf
+    laws = [law.softmax(0) for law in (target, draft)]
+    previous = Previous(*laws, torch.zeros(4), torch.zeros(4))
+    features = root_features(
+        previous, draft_probs_root=laws[1], draft_hidden_root=torch.zeros(4), target_hidden_size=4, context_length=9,
+        sampling=Sampling(0.6, 0.9),
+    )  # fmt: skip
+    expected = [
+        entropy(laws[0]), entropy(laws[1]), entropy(laws[1]), kl_divergence(*laws), kl_divergence(laws[1], laws[0]),
+        l1_distance(*laws), 9.0, 0.6, 0.9,
+    ]  # fmt: skip
+    assert features.scalars.tolist() == pytest.approx([float(value) for value in expected], rel=1e-5)
 
 
 def test_latency_scalars_are_logarithms() -> None:

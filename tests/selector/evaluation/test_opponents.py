@@ -82,7 +82,7 @@ def test_references_learn_what_the_scalar_tells(profile: LatencyProfile) -> None
     train_roots, test_roots = (build_roots(data, "specinfer", profile) for data in (train, test))
     outcomes = reference_outcomes(train, test, train_roots, test_roots, seed=0)
     static = opponents.static_opponents(train_roots, test_roots)["best_static"]
-    assert set(outcomes) == {"ridge", "ridge_scalars", "boosting", "entropy_heuristic"}
+    assert set(outcomes) == {"ridge", "ridge_scalars", "boosting", "boosting_scalars", "entropy_heuristic"}
     for outcome in outcomes.values():
         assert outcome.throughput > 1.01 * static.throughput
 

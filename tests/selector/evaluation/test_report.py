@@ -23,7 +23,8 @@ POLICIES = [
     "plain", "best_static", "best_static_per_setting", "best_chain", "best_root_branching",
     "selector_policy", "selector_regressor", "oracle",
 ]  # fmt: skip
-CONFIG = EvaluateConfig(bootstrap=200)
+STUDIED = EvaluateConfig(bootstrap=200)
+CONFIG = replace(STUDIED, study=False)
 TEST = [f"prompt-{number:03d}" for number in range(0, 24, 2)]
 Rows = list[dict[str, object]]
 
@@ -40,9 +41,13 @@ def figure(rows: Rows, policy: str, metric: str, verifier: str = "specinfer") ->
 
 def test_rows_and_files_are_complete(tmp_path: Path, profile: LatencyProfile) -> None:
     dataset = make_dataset(noise=0.1, verifiers=("specinfer", "naive"))
-    rows = evaluate([make_checkpoint()], dataset, profile, CONFIG, tmp_path, test_prompts=TEST)
+    rows = evaluate([make_checkpoint()], dataset, profile, STUDIED, tmp_path, test_prompts=TEST)
     assert json.loads((tmp_path / "metrics.json").read_text()) == rows
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.json", "overview.png", "report.html"]
+    files = ["metrics.json", "overview.png", "report.html", "study.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
+    study = json.loads((tmp_path / "study.json").read_text())
+    assert {row["kind"] for row in study} == {"ablation", "learning curve"}
+    assert {row["verifier"] for row in study} == {"specinfer"}, "the one that has a selector"
     for policy in POLICIES:
         for metric in METRICS:
             row = figure(rows, policy, metric)
@@ -50,7 +55,9 @@ def test_rows_and_files_are_complete(tmp_path: Path, profile: LatencyProfile) ->
             assert row["n_prompts"] == len(TEST)
             assert row["low"] <= row["value"] <= row["high"]
     html = (tmp_path / "report.html").read_text()
-    assert html.count("<svg") == 9
+    assert html.count("<svg") == 10
+    assert "What it learns from" in html
+    assert "roots and on" in html
     assert "specinfer with selector" in html
     assert ">naive<" in html
     assert "http://" not in html.replace("http://www.w3.org/", "")
@@ -84,7 +91,7 @@ def test_a_good_selector_is_a_gain_and_a_bad_one_a_loss(tmp_path: Path, profile:
 
 def test_noise_alone_is_called_too_small_to_learn(tmp_path: Path, flat_profile: LatencyProfile) -> None:
     dataset = make_dataset(prompts=40, constant=2.0, noise=0.2)
-    evaluate([make_checkpoint()], dataset, flat_profile, CONFIG, tmp_path, test_prompts=TEST)
+    evaluate([make_checkpoint()], dataset, flat_profile, STUDIED, tmp_path, test_prompts=TEST)
     html = (tmp_path / "report.html").read_text()
     assert "too small to learn" in html
     assert "no difference shown" in html

@@ -9,19 +9,22 @@ from selector.training.baselines import actions_per_setting, best_action, oracle
 
 EFFICIENCY = torch.tensor([[1.0, 3.0], [1.0, 1.0], [1.0, 1.2]])
 TIMES = torch.tensor([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])
+ONE_TEXT = torch.tensor([0, 0, 0])
 
 
-def test_throughput_is_a_ratio_of_sums():
-    assert throughput_of(torch.tensor([1, 0, 0]), EFFICIENCY, TIMES) == pytest.approx(5 / 4)
-    assert best_action(EFFICIENCY, TIMES) == 0
-    assert best_action(EFFICIENCY[:1], TIMES[:1]) == 1
+def test_throughput_is_a_ratio_of_sums_within_a_trajectory():
+    choices = torch.tensor([1, 0, 0])
+    assert throughput_of(choices, EFFICIENCY, TIMES, ONE_TEXT) == pytest.approx(5 / 4)
+    assert throughput_of(choices, EFFICIENCY, TIMES, torch.tensor([0, 1, 1])) == pytest.approx(3 / (2 / 3 + 1 + 1))
+    assert best_action(EFFICIENCY, TIMES, ONE_TEXT) == 0
+    assert best_action(EFFICIENCY[:1], TIMES[:1], ONE_TEXT[:1]) == 1
 
 
 def test_settings_have_their_own_actions_and_unseen_ones_the_overall_best():
     settings = torch.tensor([[0.2, 1.0], [1.0, 1.0], [0.6, 1.0]])
     train = torch.tensor([True, True, False])
-    assert best_action(EFFICIENCY[:2], TIMES[:2]) == 0
-    assert actions_per_setting(settings, EFFICIENCY, TIMES, train).tolist() == [1, 0, 0]
+    assert best_action(EFFICIENCY[:2], TIMES[:2], ONE_TEXT[:2]) == 0
+    assert actions_per_setting(settings, EFFICIENCY, TIMES, torch.arange(3), train).tolist() == [1, 0, 0]
 
 
 def test_gap_is_found_where_there_is_one(tmp_path):

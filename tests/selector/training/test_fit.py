@@ -14,6 +14,7 @@ from selector.errors import UserError
 from selector.features import SCALARS
 from selector.manifest import Manifest
 from selector.records import RootDataset
+from selector.throughput import best_actions as best_steps
 from selector.training.baselines import best_action, throughput_of
 from selector.training.fit import train
 from selector.training.loggers import read_curve
@@ -46,11 +47,13 @@ def throughput_on_fresh_roots(run, head: str | None, informative: bool = True) -
     selector = run.selector("naive")
     prediction = selector.predict(dict(zip(blocks, hidden.split((6, 4, 4), 1), strict=True)), scalars, context)
     choices = best_actions(prediction, times, head or selector.config.default_head)
-    always = torch.full((2000,), best_action(truth, static_times))
+    always = torch.full((2000,), best_action(truth, static_times, torch.zeros(2000, dtype=torch.int64)))
+    one_text = torch.zeros(2000, dtype=torch.int64)
+    perfect = torch.from_numpy(best_steps(truth.double().numpy(), times.numpy(), one_text.numpy()))
     return (
-        throughput_of(choices, truth, times),
-        throughput_of(always, truth, static_times),
-        throughput_of((truth / times).argmax(1), truth, times),
+        throughput_of(choices, truth, times, one_text),
+        throughput_of(always, truth, static_times, one_text),
+        throughput_of(perfect, truth, times, one_text),
     )
 
 
@@ -168,7 +171,7 @@ def test_early_stopping_ends_the_run(tmp_path, monkeypatch):
         ({"penalty": -1.0}, "penalty is -1"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"hidden_sizes": (0, 8)}, "hidden_sizes is"),
-        ({"projection": 0}, "projection is 0"),
+        ({"components": 0}, "components is 0"),
         ({"seed": -1}, "seed is -1"),
         ({"seed": 2**32 - 1}, "seed is 4294967295"),
         ({"accelerator": "abacus"}, "accelerator is 'abacus'"),

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from selector.training.objectives import label_deviation, policy_loss, regressor_loss
+from selector.linear import label_deviation
+from selector.training.objectives import policy_loss, regressor_loss
 
 EFFICIENCY = torch.tensor([[1.0, 2.0], [1.0, 4.0], [1.0, 1.0]])
 TIMES = torch.tensor([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])

@@ -36,7 +36,7 @@ def test_every_task_has_its_share(tmp_path):
 def test_the_seed_decides(tmp_path):
     dataset = load(tmp_path, prompts=40, roots=1)
     assert split_prompts(dataset, CONFIG) == split_prompts(dataset, CONFIG)
-    assert split_prompts(dataset, CONFIG) != split_prompts(dataset, replace(CONFIG, seed=1))
+    assert split_prompts(dataset, CONFIG) != split_prompts(dataset, replace(CONFIG, split_seed=1))
 
 
 def test_few_prompts_are_shuffled_together(tmp_path):

@@ -6,9 +6,12 @@ again, with the same seeds and therefore the same rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock, Timeout
 from rich.console import Console
 
 from data_gen.data_card import contents, setting_name, write_data_card
@@ -21,7 +24,7 @@ from selector.errors import UserError
 from selector.features import SCALARS
 from selector.manifest import FILE_NAME, Manifest, Unit
 from selector.parquet import count_rows
-from selector.provenance import as_json, git_revision, versions
+from selector.provenance import as_json, check_place, git_revision, versions
 
 if TYPE_CHECKING:
     from selector.engine.huggingface import Pair
@@ -51,13 +54,26 @@ def generate(
         if done == len(units) and manifest.complete and as_json(config.pair) == _stored(manifest, config, "pair"):
             return manifest
     console.print(estimate(config, len(units) - done, folder).describe())
-    with opened as workforce:
+    with _alone(folder), opened as workforce:
         facts = workforce.facts()
         manifest = _start(config, folder, units, facts) if manifest is None else _go_on(manifest, folder, facts)
         left = [place for place, unit in enumerate(manifest.units) if unit.status != "done"]
         outcomes = workforce.outcomes([(place, units[place]) for place in left])
         collect(manifest, folder, outcomes, len(left), workforce.workers, console)
-    return _finish(manifest, folder, units, console)
+        return _finish(manifest, folder, units, console)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Refuse a folder in which another run is at work. The lock lies beside it, since a refused run leaves no folder."""
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0)
+    check_place("out", folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with lock:
+            yield
+    except Timeout:
+        raise UserError(f"out is {str(folder)!r}, where another run is at work: wait for it, or stop it.") from None
 
 
 def _open(config: Config, folder: Path, units: list[WorkUnit]) -> Manifest | None:

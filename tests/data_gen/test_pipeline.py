@@ -182,6 +182,22 @@ def test_another_run_in_the_folder_is_refused(tmp_path, prompt_file):
     assert (folder / "manifest.json").read_bytes() == before
 
 
+def test_a_folder_in_which_a_run_is_at_work_is_refused(tmp_path, prompt_file, monkeypatch):
+    folder, config, labelled = tmp_path / "data", small_config([prompt_file]), working.label_unit
+    seen = []
+
+    def second_run(*arguments):
+        with pytest.raises(UserError, match="another run is at work"):
+            generate(config, folder, table_pair(), QUIET)
+        seen.append(1)
+        return labelled(*arguments)
+
+    monkeypatch.setattr(working, "label_unit", second_run)
+    assert generate(config, folder, table_pair(), QUIET).complete
+    assert len(seen) == 6
+    assert generate(config, folder, table_pair(), QUIET).complete
+
+
 def test_other_files_in_the_folder_are_refused(tmp_path, prompt_file):
     folder = tmp_path / "data"
     folder.mkdir()

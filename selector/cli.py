@@ -44,7 +44,7 @@ VERBS = {
     "decode": "Decode one prompt with a checkpoint, streaming text and ending with statistics; or many, to a file.",
     "profile": "Measure this machine's pass times.",
     "bench": "Measure: decoding and verification on this machine, block efficiency on a data set.",
-    "verify": "Check verification algorithms against a file of worked cases.",
+    "verify": "Check that decoding with a pair is lossless here, or verification algorithms against worked cases.",
     "distill": "Make an early-exit draft for a target.",
     "run": "The whole chain from one configuration; each stage skips what is already there.",
 }
@@ -60,6 +60,7 @@ SHOWN = {
     "export": set(),
     "decode": {"pair", "decode"},
     "profile": {"pair"},
+    "verify": {"pair"},
     "distill": {"pair", "distill"},
     "run": set(SECTIONS),
 }
@@ -226,7 +227,12 @@ BENCHES: dict[str, tuple[str, set[str], Callable[[ArgumentParser], None]]] = {
 
 
 def _verify(parser: ArgumentParser) -> None:
-    parser.add_argument("--cases", type=Path, required=True, help="worked cases in the examples' JSON format")
+    parser.add_argument(
+        "--cases", type=Path, default=None, help="worked cases in the examples' JSON format, instead of --config"
+    )
+    parser.add_argument("--verifier", type=str, default="traversal", help="verifier of the decoder that is checked")
+    parser.add_argument("--tokens", type=int, default=48, help="length of each greedy text")
+    parser.add_argument("--texts", type=int, default=300, help="texts that are sampled for the check of the law")
 
 
 def _distill(parser: ArgumentParser) -> None:

@@ -254,11 +254,19 @@ _BENCHES = {
 
 
 def verify(arguments: Any) -> int:
-    """Check the worked cases of a file; exit code 1 if one is missed."""
+    """Check the pair of `config`, or the worked cases of a file; exit code 1 if one check fails."""
+    if (arguments.cases is None) == (not arguments.config):
+        given = "both" if arguments.config else "neither"
+        raise UserError(f"cases and config are {given} given: give one, `--cases FILE` or `--config FILE`.")
+    return verify_cases(arguments.cases) if arguments.cases else verify_config(arguments)
+
+
+def verify_cases(cases: Path) -> int:
+    """The worked cases of a file."""
     from selector.trees.cases import check_cases
 
     failed = 0
-    for result in check_cases(arguments.cases):
+    for result in check_cases(cases):
         failed += not result.ok
         verdict = "ok" if result.ok else "MISS"
         print(
@@ -267,6 +275,30 @@ def verify(arguments: Any) -> int:
         )
     print(f"{failed} misses", file=sys.stderr)
     return 1 if failed else 0
+
+
+def verify_config(arguments: Any) -> int:
+    """Losslessness of decoding with the pair, on this machine."""
+    from rich.console import Console
+
+    from selector.engine.huggingface import load_pair
+    from selector.losslessness.table import print_findings
+    from selector.losslessness.verify import PROMPTS, check_settings, verify_pair
+
+    check_settings(arguments.verifier, arguments.tokens, arguments.texts)
+    with Console(stderr=True).status("loading the models") as status:
+        pair = load_pair(arguments.pair)
+        prompts = [pair.encode(prompt) for prompt in PROMPTS]
+        findings = verify_pair(
+            pair,
+            prompts,
+            verifier=arguments.verifier,
+            tokens=arguments.tokens,
+            texts=arguments.texts,
+            say=status.update,
+        )
+    print_findings(findings)
+    return 0 if all(finding.passed for finding in findings) else 1
 
 
 def shown(result: CaseResult, numbers: Sequence[float]) -> str:

@@ -18,7 +18,9 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen2, Qwen2.5": ("qwen2", {"tie_word_embeddings": True}),
     "Qwen2, sliding window": ("qwen2", {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}),
     "Qwen3": ("qwen3", {"head_dim": 8}),
-    "Gemma 2": ("gemma2", {"head_dim": 8, "sliding_window": WINDOW, "query_pre_attn_scalar": 8}),
+    "Gemma 2": ("gemma2", {
+        "head_dim": 8, "sliding_window": WINDOW, "query_pre_attn_scalar": 8,
+    }),
     "Gemma 3 (text)": ("gemma3_text", {
         "head_dim": 8, "sliding_window": WINDOW, "query_pre_attn_scalar": 8,
         "layer_types": ["sliding_attention", "full_attention"],
@@ -29,7 +31,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def tiny_model(
-    architecture: str, seed: int = 0, vocab: int = 64, scale: float = 3.0, **changes: Any
+    architecture: str, seed: int = 0, vocab: int = 64, scale: float = 1.0, **changes: Any
 ) -> PreTrainedModel:
     """A random model of two layers in float32. `scale` sharpens its laws, so that they are far from flat."""
     kind, own = ARCHITECTURES[architecture]
@@ -41,13 +43,15 @@ def tiny_model(
     }  # fmt: skip
     torch.manual_seed(seed)
     model: Any = AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**(settings | own | changes)))
-    norm = model.base_model.norm  # the head may be the embedding, so the states before it are scaled instead
+    norm = model.base_model.norm  # the head may be the embedding, so the states before it are scaled; Gemma adds one
     with torch.no_grad():
-        norm.weight.add_(1 if norm.weight.abs().max() == 0 else 0).mul_(scale)
+        norm.weight.fill_(
+            (3.0 if model.config.tie_word_embeddings else 1.0) * scale - (1.0 if "gemma" in kind else 0.0)
+        )
     return model.train(False)  # type: ignore[no-any-return]
 
 
-def disturbed(model: PreTrainedModel, amount: float = 0.1) -> PreTrainedModel:
+def disturbed(model: PreTrainedModel, amount: float = 0.5) -> PreTrainedModel:
     """A copy with noise on its weights: a draft that often agrees."""
     import copy
 

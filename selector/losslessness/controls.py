@@ -1,0 +1,54 @@
+"""Decoders that are broken on purpose: each check is run on one, and has to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selector.distributions import draw
+from selector.engine.language_model import LanguageModel, Scores
+from selector.trees.draft_tree import DraftTree
+from selector.trees.verifier import Verification
+
+
+class _Around:
+    """A model with one thing changed."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+class WrongPositions(_Around):
+    """A tree is run as a chain: a row takes its place in the list as position, and sees all rows before it."""
+
+    def extend(self, tokens: Tensor, parents: Sequence[int], last_rows: int = 0) -> Scores:
+        """See `LanguageModel.extend`."""
+        first = parents[0]
+        return self._model.extend(tokens, range(first, first + len(parents)), last_rows)
+
+
+class KeptRows(_Around):
+    """Keeps as many rows as it should, but the first ones, whatever path was accepted."""
+
+    def keep(self, path: Sequence[int]) -> None:
+        """See `LanguageModel.keep`."""
+        self._model.keep(range(len(path)))
+
+
+class AlwaysAccept:
+    """Accepts the first branch to its end, so that texts follow the draft's law."""
+
+    name = "always accept"
+
+    def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
+        """See `Verifier.verify`."""
+        node = 0
+        while node < tree.topology.num_inner:
+            node = tree.topology.children[node][0]
+        return Verification(node, int(draw(target_probs[node : node + 1], generator)))

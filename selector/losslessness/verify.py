@@ -1,0 +1,79 @@
+"""Whether decoding with a pair is lossless on this machine, and whether the checks could have told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from selector.decoding.decoder import Decoder
+from selector.distributions import Sampling
+from selector.errors import UserError
+from selector.losslessness.controls import AlwaysAccept, KeptRows, WrongPositions
+from selector.losslessness.finding import Finding, control
+from selector.losslessness.law import Cells, check_law
+from selector.losslessness.passes import check_passes, check_vocabulary
+from selector.losslessness.texts import check_text
+from selector.trees.expansion import Expansion
+from selector.trees.verifiers import get_verifier
+
+PROMPTS = (
+    "Why is the sky blue?",
+    "Write a Python function that returns the longest word of a sentence.",
+    "List three facts about rivers, one on each line.",
+)
+TREE = Expansion(3, 1, 2)
+OWN_WARP = (1.0, 1.0)  # greedy texts are drafted by sampling: a greedy draft's branches would be one
+SHORT = (1,)  # context of the broken passes
+SAMPLING = Sampling(1.0)
+
+
+def verify_pair(
+    pair: Any,
+    prompts: Sequence[Sequence[int]],
+    *,
+    verifier: str = "traversal",
+    tokens: int = 48,
+    texts: int = 300,
+    seed: int = 0,
+    say: Callable[[str], None] = lambda step: None,
+) -> list[Finding]:
+    """All checks and their controls, one `Finding` each; lossless if all of them passed.
+
+    `pair` has `target`, `draft` and `end_ids` (see `Pair`); `prompts` are token ids. `tokens` is the length of a greedy
+    text, `texts` how many are sampled after the first prompt. `say` is told what begins.
+    """
+    target, solver = pair.target, get_verifier(verifier)
+    say("vocabularies, tree passes and caches")
+    findings, noise = check_passes("target", target, prompts[0])
+    findings = [check_vocabulary(pair), *findings, *check_passes("draft", pair.draft, prompts[0])[0]]
+    broken: Any
+    caught = []
+    for place, (name, broken) in enumerate({"wrong positions": WrongPositions, "wrong rows kept": KeptRows}.items()):
+        seen, _ = check_passes("target", target, prompts[0], broken(target), SHORT)
+        caught.append(control(f"{name}, by {seen[place].check}", seen[place : place + 1]))
+
+    say("greedy texts")
+    decoder = Decoder(pair, solver, TREE, OWN_WARP)
+    for number, prompt in enumerate(prompts, 1):
+        findings.append(check_text(f"prompt {number}", decoder, target, prompt, tokens, noise))
+    careless: Any = AlwaysAccept()
+    text = check_text("", Decoder(pair, careless, TREE, OWN_WARP), target, prompts[0], tokens, noise)
+    caught.append(control(f"everything accepted, by {text.check}", [text]))
+
+    say("sampled texts")
+    prompt = prompts[0]
+    cells = Cells(target, prompt, SAMPLING, texts)
+    seeds = range(seed, seed + texts)
+    subject = f"{verifier}, temperature {SAMPLING.temperature:g}"
+    findings.append(check_law(subject, Decoder(pair, solver, TREE), prompt, SAMPLING, cells, seeds))
+    law = check_law("", Decoder(pair, careless, TREE), prompt, SAMPLING, cells, seeds)
+    caught.append(control(f"everything accepted, by {law.check}", [law]))
+    return [*findings, *caught]
+
+
+def check_settings(verifier: str, tokens: int, texts: int) -> None:
+    """Refuse settings that make no sense, before models are loaded. Raises UserError."""
+    get_verifier(verifier)
+    for name, value, least in (("tokens", tokens, 2), ("texts", texts, 50)):
+        if value < least:
+            raise UserError(f"{name} is {value}: give {least} or more.")

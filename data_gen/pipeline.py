@@ -65,7 +65,7 @@ def generate(
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Refuse a folder in which another run is at work. The lock lies beside it, since a refused run leaves no folder."""
+    """Refuse a folder in which another run is at work. The lock lies beside it: a refused run leaves no folder."""
     lock = FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0)
     check_place("out", folder)
     folder.parent.mkdir(parents=True, exist_ok=True)

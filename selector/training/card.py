@@ -41,14 +41,15 @@ decoder = Decoder.from_checkpoint("THIS_FOLDER", target="TARGET", draft="DRAFT")
 print(decoder.generate("Write a haiku about trees.", max_new_tokens=64).text)
 ```
 
-The policy head knows the machine that it was trained for. The regressor head predicts tokens a step and divides by
-the pass times of the machine at hand, so it also serves others. Sampling settings outside the range above have not
-been seen in training.
+The policy head knows the machine that it was trained for. The regressor head predicts tokens a step and weighs them
+against the pass times of the machine at hand, so it also serves others. Sampling settings outside the range above have
+not been seen in training.
 
 ## Figures on the validation prompts
 
-Throughput is expected tokens over step time, by the labels and the latency profile. These prompts also chose the
-epoch and the head, so the figures flatter a little{elsewhere}.
+Throughput is expected tokens over step time, by the labels and the latency profile. `learned` is 0 where the selector
+chooses as the best static tree does; `corrected` is 1 where the MLP was worth keeping on top of the linear model. These
+prompts also chose the epoch and the head, so the figures flatter a little{elsewhere}.
 
 {metrics}
 """

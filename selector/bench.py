@@ -41,12 +41,17 @@ def bench_command(arguments: Any, config: Config) -> int:
     prompts = load_prompts(arguments.prompts, arguments.prompts_per_task)
     settings = bench_settings(arguments.settings, config.decode)
     expansions = [Expansion.parse(text) for text in arguments.static]
+    twice = next((folder for folder in arguments.checkpoint if arguments.checkpoint.count(folder) > 1), None)
+    if twice is not None:
+        raise UserError(f"checkpoint names {str(twice)!r} twice: give each folder once.")
     checkpoints = [SelectorCheckpoint.load(folder) for folder in arguments.checkpoint]
     times = LatencyProfile.load(arguments.profile) if arguments.profile else None
     if not expansions and not checkpoints:
         raise UserError("checkpoint and static are empty: name a selector's checkpoint or an expansion to measure.")
     pair = load_pair(config.pair)
-    decoders = build_arms(pair, arguments.checkpoint, checkpoints, expansions, arguments.verifier, times)
+    decoders = build_arms(
+        pair, arguments.checkpoint, checkpoints, expansions, arguments.verifier, times, config.decode.guard
+    )
     console = Console()
     rows = measure(pair, decoders, prompts, settings, arguments, config, console)
     console.print(bench_table(rows))
@@ -82,15 +87,16 @@ def build_arms(
     expansions: Sequence[Expansion],
     verifier: str,
     times: LatencyProfile | None,
+    guard: bool,
 ) -> dict[str, Decoder]:
-    """For each checkpoint its selector and its best static tree; then the expansions asked for.
+    """For each checkpoint its selector, guarded or not, and its best static tree; then the expansions asked for.
 
-    Arms of checkpoints that share a verifier carry their `folders` in their names.
+    Static trees have no guard: they show what they cost. Arms of checkpoints that share a verifier carry their `folders` in their names.
     """
     arms = {}
     for name, checkpoint in zip(arm_names(folders, checkpoints), checkpoints, strict=True):
         own, static = checkpoint.config.verifier, Expansion(*checkpoint.config.best_static)
-        arms[f"{name} selector"] = Decoder.with_selector(pair, checkpoint, times)
+        arms[f"{name} selector"] = Decoder.with_selector(pair, checkpoint, times, guard=guard)
         arms[f"{name} static {static}"] = Decoder(pair, own, static, checkpoint.config.draft_warp)
     for expansion in expansions:
         arms[f"{verifier} static {expansion}"] = Decoder(pair, verifier, expansion)

@@ -49,6 +49,7 @@ def test_exit_codes(ratios: list[float | None], required: float | None, code: in
         (["--verifier", "nns"], "verifier is 'nns'"),
         (["--json", f"{__file__}/rows.json"], "json is"),
         (["--json", "/"], "which is a folder"),
+        (["--checkpoint", '["one", "two", "one"]'], "'one' twice"),
         (["--evaluate.level", "95"], "evaluate.level is 95"),
     ],
 )

@@ -91,7 +91,8 @@ def build_arms(
 ) -> dict[str, Decoder]:
     """For each checkpoint its selector, guarded or not, and its best static tree; then the expansions asked for.
 
-    Static trees have no guard: they show what they cost. Arms of checkpoints that share a verifier carry their `folders` in their names.
+    Static trees have no guard: they show what they cost. Arms of checkpoints that share a verifier carry their
+    `folders` in their names.
     """
     arms = {}
     for name, checkpoint in zip(arm_names(folders, checkpoints), checkpoints, strict=True):

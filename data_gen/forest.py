@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import torch
 from torch import Tensor
 
+from selector.trees.drawing import Drawing, Nodes
 from selector.trees.expansion import Expansion
 from selector.trees.super_tree import SuperTree
 from selector.trees.topology import Topology
+from selector.verification.laws import NodeLaws
 
 
 @dataclass
@@ -86,6 +89,32 @@ class Forest:
         ]
         tokens = torch.tensor([self.tokens[node] for node in nodes], device=self.laws.device)
         return SuperTree(topology, tokens, self._dense(nodes), own_trunk, own_branches, self.support), nodes
+
+    def drawings(self, target_laws: Tensor) -> list[Drawing]:
+        """All super-trees, which share their nodes and laws; `target_laws` is `[inner nodes, vocab]`.
+
+        A drawing's nodes with laws come first, as the laws do, then those without.
+        """
+        without = count(len(self.laws))
+        place = [row if row >= 0 else next(without) for row in self.law_rows]
+        parents, tokens = [-1] * len(self), [0] * len(self)
+        for node, parent in enumerate(self.parents):
+            parents[place[node]] = place[parent] if parent >= 0 else -1
+            tokens[place[node]] = self.tokens[node]
+        nodes = Nodes(NodeLaws(target_laws, self.laws, self.support), parents, tokens)
+        return [
+            self._drawing(nodes, place, trunk, branches)
+            for trunk, branches in zip(self.trunks, self.branches, strict=True)
+        ]
+
+    def _drawing(self, nodes: Nodes, place: list[int], trunk: Walk, branches: list[list[Walk]]) -> Drawing:
+        own_trunk = [place[trunk.root], *(place[node] for node in trunk.nodes)]
+        length = self.limits.branch_length
+        own_branches = [
+            [own_trunk[i + 1 : i + 1 + length], *([place[node] for node in walk.nodes] for walk in position)]
+            for i, position in enumerate(branches)
+        ]
+        return Drawing(nodes, own_trunk, own_branches, self.limits)
 
     @property
     def inner(self) -> list[int]:

@@ -19,7 +19,7 @@ from selector.engine.drafting import Root, dense_laws
 from selector.engine.language_model import LanguageModel
 from selector.features import Previous, RootFeatures, root_features
 from selector.records import RootRecord
-from selector.trees.efficiency import label
+from selector.trees.efficiency import label_drawing
 from selector.trees.expansion import ActionSpace
 
 SCORE_ROWS = 256
@@ -130,10 +130,13 @@ def label_forest(
 ) -> dict[str, Tensor]:
     """Per verifier `[super-trees, actions]`, float64: each super-tree's estimate of `E[tau + 1]`."""
     labels: dict[str, list[Tensor]] = {name: [] for name in verifiers}
-    for index in range(len(forest.trunks)):
-        tree, nodes = forest.super_tree(index)
-        for name, values in label(tree, forest.rows_of(target_laws, nodes), space, verifiers).items():
-            labels[name].append(values.double().cpu())
+    root = 0
+    for drawing in forest.drawings(target_laws):
+        if drawing.trunk[0] != root:
+            root = drawing.trunk[0]
+            drawing.laws.forget()  # super-trees below one root share many nodes, those of two roots none
+        for name, values in label_drawing(drawing, space, verifiers).items():
+            labels[name].append(values)
     return {name: torch.stack(values) for name, values in labels.items()}
 
 

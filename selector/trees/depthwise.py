@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from selector.trees.block import take
 from selector.trees.drawing import Drawing, Estimates, Reading, average_trees
 from selector.trees.routes import FirstBranch, Router
@@ -18,7 +20,7 @@ def walk_estimates(drawing: Drawing, solver: Solver) -> Estimates:
     Where a solver has no closed rate `alpha`, the branching probabilities of the drawn children add up to an
     unbiased estimate of it.
     """
-    chain_lists = [(drawing.parents[node], (node,)) for node in range(1, len(drawing.parents))]
+    chain_lists = [(drawing.parents[node], (node,)) for node in drawing.nodes[1:]]
     tree_lists = [item for _, levels in drawing.trees for level in levels for item in level.items()]
     pairs = dict.fromkeys((node, len(children)) for node, children in tree_lists)
     pairs.update(dict.fromkeys((node, 1) for nodes in drawing.chain_nodes for node in nodes))
@@ -33,7 +35,7 @@ def walk_estimates(drawing: Drawing, solver: Solver) -> Estimates:
     ]
     branching = solve_lists(drawing, solver, list(dict.fromkeys(chain_lists + needed)))
 
-    reach = {0: 1.0}
+    reach = {drawing.trunk[0]: 1.0}
     for parent, children in chain_lists:
         reach[children[0]] = reach[parent] * branching[parent, children][children[0]]
     gains = {node: reach[node] * _rate(rates[node, 1]) for nodes in drawing.chain_nodes for node in nodes}
@@ -90,7 +92,7 @@ def block_estimates(drawing: Drawing, router: type[Router]) -> Estimates:
         return Estimates(chain, {})
     lists = [{node: children for level in levels for node, children in level.items()} for _, levels in drawing.trees]
     routes = router(drawing.laws, drawing.tokens).routes(lists)
-    starts = {node: weights[node] for node in drawing.super_tree.trunk}
+    starts = {node: weights[node] for node in drawing.trunk}
     taken = take(drawing.laws, routes, drawing.target, drawing.draft, starts)
     trees = [
         (key, [sum(one.reach.get(node, 0.0) * one.gain(node) for node in level) for level in levels])
@@ -99,7 +101,7 @@ def block_estimates(drawing: Drawing, router: type[Router]) -> Estimates:
     return Estimates(chain, average_trees(trees))
 
 
-def block_chain(drawing: Drawing, weights: list[float]) -> list[float]:
+def block_chain(drawing: Drawing, weights: Mapping[int, float]) -> list[float]:
     """`g_d = sum min(q, w p)` at the first `d - 1` tokens of a single path."""
     nodes = list(dict.fromkeys(node for nodes in drawing.chain_nodes for node in nodes))
     alive = [node for node in nodes if weights[node] > 0]
@@ -109,11 +111,11 @@ def block_chain(drawing: Drawing, weights: list[float]) -> list[float]:
     return drawing.average_chain(gains)
 
 
-def chain_weights(drawing: Drawing) -> list[float]:
+def chain_weights(drawing: Drawing) -> dict[int, float]:
     """`w` of each node as the end of a single path: `w_i = min(1, w_{i-1} p / q)`."""
-    weights = [1.0]
-    for node in range(1, len(drawing.parents)):
-        weights.append(ratio(weights[drawing.parents[node]] * drawing.target[node], drawing.draft[node]))
+    weights = {drawing.trunk[0]: 1.0}
+    for node in drawing.nodes[1:]:
+        weights[node] = ratio(weights[drawing.parents[node]] * drawing.target[node], drawing.draft[node])
     return weights
 
 

@@ -55,33 +55,60 @@ class Reading(NamedTuple):
         return levels
 
 
-class Drawing:
-    """A super-tree and its laws.
+class Nodes:
+    """A trie of drafted tokens, which several super-trees may lie in, and its laws.
 
     Attributes:
-        laws: target and draft rows, one a node.
-        target, draft: probability of each node's token at its parent (root: 1).
+        laws: target and draft rows, one a node; leaves need none.
+        parents: parent of each node, which stands before it; -1 for a root.
+        tokens: of each node.
+        target, draft: probability of each node's token at its parent (a root: 1).
     """
 
-    def __init__(self, super_tree: SuperTree, target_probs: Tensor, limits: Expansion) -> None:
-        self.super_tree, self.limits = super_tree, limits
-        self.laws = NodeLaws(target_probs, super_tree.draft_probs, super_tree.support)
-        self.parents = super_tree.topology.parents
-        self.tokens: list[int] = super_tree.tokens.tolist()
-        target, draft = self.laws.at(self.parents[1:], self.tokens[1:])
-        self.target, self.draft = [1.0, *target], [1.0, *draft]
+    def __init__(self, laws: NodeLaws, parents: Sequence[int], tokens: Sequence[int]) -> None:
+        self.laws, self.parents, self.tokens = laws, parents, tokens
+        below = [node for node, parent in enumerate(parents) if parent >= 0]
+        found = laws.at([parents[node] for node in below], [tokens[node] for node in below])
+        self.target, self.draft = [1.0] * len(parents), [1.0] * len(parents)
+        for node, target, draft in zip(below, *found, strict=True):
+            self.target[node], self.draft[node] = target, draft
+
+
+class Drawing:
+    """A super-tree among such nodes.
+
+    Attributes:
+        trunk, branches: as in `SuperTree`.
+        limits: largest `(K, L1, L2)`.
+        nodes: its own, parents first.
+        laws, parents, tokens, target, draft: as in `Nodes`.
+    """
+
+    def __init__(
+        self, nodes: Nodes, trunk: Sequence[int], branches: Sequence[Sequence[Sequence[int]]], limits: Expansion
+    ) -> None:
+        self.trunk, self.branches, self.limits = trunk, branches, limits
+        self.nodes = sorted({*trunk, *(node for below in branches for branch in below for node in branch)})
+        self.laws, self.parents, self.tokens = nodes.laws, nodes.parents, nodes.tokens
+        self.target, self.draft = nodes.target, nodes.draft
+
+    @classmethod
+    def of(cls, super_tree: SuperTree, target_probs: Tensor, limits: Expansion) -> Drawing:
+        """A super-tree on its own; `target_probs` is `[nodes, vocab]`."""
+        laws = NodeLaws(target_probs, super_tree.draft_probs, super_tree.support)
+        nodes = Nodes(laws, super_tree.topology.parents, super_tree.tokens.tolist())
+        return cls(nodes, super_tree.trunk, super_tree.branches, limits)
 
     @cached_property
     def readings(self) -> list[Reading]:
         """Two orders at each trunk position."""
-        trunk, branches = self.super_tree.trunk, self.super_tree.branches
         if self.limits.num_branches < 2 or self.limits.branch_length == 0:
             return []
         chosen = [
-            (position, branches[position][: self.limits.num_branches])
+            (position, self.branches[position][: self.limits.num_branches])
             for position in range(self.limits.trunk_length + 1)
         ]
-        return [Reading(i, trunk[i], order) for i, below in chosen for order in (below, below[::-1])]
+        return [Reading(i, self.trunk[i], order) for i, below in chosen for order in (below, below[::-1])]
 
     @cached_property
     def trees(self) -> list[tuple[tuple[int, int], list[dict[int, tuple[int, ...]]]]]:
@@ -92,12 +119,11 @@ class Drawing:
     @cached_property
     def chain_nodes(self) -> list[list[int]]:
         """For each `d` the nodes at depth `d - 1` that a chain's `g_d` is averaged over, i.i.d. given the trunk."""
-        trunk, branches, length = self.super_tree.trunk, self.super_tree.branches, self.limits.branch_length
-        nodes = []
+        length, nodes = self.limits.branch_length, []
         for depth in range(self.limits.max_depth):
             position = max(0, depth + 1 - length)  # the nodes at `depth` must be inner: leaves have no draft law
-            ends = [branch[depth - position - 1] for branch in branches[position]] if depth > position else []
-            nodes.append(ends or [trunk[depth]])
+            ends = [branch[depth - position - 1] for branch in self.branches[position]] if depth > position else []
+            nodes.append(ends or [self.trunk[depth]])
         return nodes
 
     def average_chain(self, values: dict[int, float]) -> list[float]:

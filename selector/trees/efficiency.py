@@ -30,7 +30,11 @@ def label(
     `target_probs` is `[nodes, vocab]`. Averages over drawings converge to each action's block efficiency at this
     root. One drawing serves all actions, so that their differences are less noisy than they are themselves.
     """
-    drawing = Drawing(super_tree, target_probs, space.limits)
+    return label_drawing(Drawing.of(super_tree, target_probs, space.limits), space, verifiers)
+
+
+def label_drawing(drawing: Drawing, space: ActionSpace, verifiers: Sequence[str]) -> dict[str, Tensor]:
+    """The same for a super-tree whose nodes and laws others share: what one computes, the others need not."""
     labels = {}
     for name in verifiers:
         estimates = ESTIMATORS[get_verifier(name).name](drawing)

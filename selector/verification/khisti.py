@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -118,36 +119,33 @@ def flattest_wins(own: Array, pairs: Array, goal: Array) -> Array:
     the duels inside it. The set with the largest surplus over the target a token gets just that, spread evenly, and
     loses all its duels with the others; the rest follows in the same way. Given `r` the duels are as even as can be.
     """
-    size = len(own)
-    wins = np.full((size, size), 0.5)
-    left, own = list(range(size)), own.copy()
-    while left:
-        group, surplus = _fullest((own - goal).tolist(), pairs.tolist(), left)
-        left = [token for token in left if token not in group]
-        wins[np.ix_(group, left)] = 0.0
-        wins[np.ix_(left, group)] = 1.0
+    wins = np.full(pairs.shape, 0.5)
+    left, excess = np.arange(len(own)), own - goal
+    while len(left):
+        chosen, surplus = _fullest(excess[left], pairs[left[:, None], left])
+        group, left = left[chosen], left[~chosen]
+        wins[group[:, None], left] = 0.0
+        wins[left[:, None], group] = 1.0
         if len(group) > 1:
-            inside = np.ix_(group, group)
-            wins[inside] = even_wins(pairs[inside], goal[group] + surplus - own[group])
-        own[left] += pairs[np.ix_(left, group)].sum(1)
+            inside = group[:, None], group
+            wins[inside] = even_wins(pairs[inside], surplus - excess[group])
+        excess[left] += pairs[left[:, None], group].sum(1)
     return wins
 
 
-def _fullest(excess: list[float], pairs: list[list[float]], left: Sequence[int]) -> tuple[list[int], float]:
+def _fullest(excess: Array, pairs: Array) -> tuple[npt.NDArray[np.bool_], float]:
     """The largest set with the largest surplus a token, and that surplus."""
-    forced = [0.0] * (1 << len(left))
-    best, chosen = float("-inf"), 0
-    for subset in range(1, len(forced)):
-        last = subset.bit_length() - 1
-        rest = subset ^ (1 << last)
-        token = left[last]
-        duels = sum(pairs[token][left[bit]] for bit in range(last) if rest >> bit & 1)
-        forced[subset] = forced[rest] + excess[token] + duels
-        mean = forced[subset] / subset.bit_count()
-        larger = subset.bit_count() > chosen.bit_count()
-        if mean > best + TIE or (mean > best - TIE and larger):
-            best, chosen = mean, subset
-    return [token for bit, token in enumerate(left) if chosen >> bit & 1], best
+    members = subsets(len(excess))
+    sizes = members.sum(1)
+    means = (members @ excess + ((members @ pairs) * members).sum(1) / 2) / sizes
+    best = float(means.max())
+    return members[np.where(means > best - TIE, sizes, 0).argmax()] > 0, best
+
+
+@cache
+def subsets(size: int) -> Array:
+    """`[2^size - 1, size]` of 0 and 1: every set that is not empty."""
+    return (np.arange(1, 1 << size)[:, None] >> np.arange(size) & 1).astype(np.float64)
 
 
 def even_wins(pairs: Array, wanted: Array, steps: int = 50) -> Array:

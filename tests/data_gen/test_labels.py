@@ -15,6 +15,7 @@ from data_gen.trajectories import Trajectory
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import Stopwatch
 from selector.distributions import Sampling, warp
+from selector.trees.efficiency import label
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.verifiers import VERIFIERS
 
@@ -150,3 +151,19 @@ def test_bounds_and_growth(labels):
         assert (mean >= 1 - 1e-9).all()
         assert (mean <= 1 + depth + 1e-9).all()
         assert (mean[:, chains].diff() >= -1e-9).all()
+
+
+def test_labels_of_a_forest_are_those_of_its_super_trees():
+    """Shared nodes and laws change nothing; the two roots' laws are kept apart."""
+    target, draft = table_pair()
+    trajectory, roots = two_roots(target)
+    start_draft(draft, PROMPT)
+    starts = start_roots(draft, trajectory.tokens, [root.index for root in roots], SAMPLING)
+    forest = draw_forest(draft, starts, SPACE.limits, 3, SAMPLING, [5, 6])
+    target_laws = score_forest(trajectory, forest, roots)
+    together = label_forest(forest, target_laws, SPACE, list(VERIFIERS))
+    for number in range(6):
+        tree, nodes = forest.super_tree(number)
+        alone = label(tree, forest.rows_of(target_laws, nodes), SPACE, list(VERIFIERS))
+        for name in VERIFIERS:
+            torch.testing.assert_close(together[name][number], alone[name], atol=1e-6, rtol=0)

@@ -53,7 +53,7 @@ def test_depthwise_estimates(case):
     draft = torch.zeros_like(target)
     draft[: topology.num_inner] = tree.draft_probs[: topology.num_inner]
     super_tree = SuperTree(topology, tree.tokens, draft, trunk, [[]] * case["L1"] + [branches])
-    drawing = Drawing(super_tree, target, limits)
+    drawing = Drawing.of(super_tree, target, limits)
     drawing.readings = [Reading(case["L1"], trunk[case["L1"]], branches)] if case["K"] > 1 and case["L2"] else []
     drawing.chain_nodes = [[node] for node in trunk[:-1]]
     compared = 0

@@ -22,7 +22,7 @@ class PairConfig:
         target: `embedded` (SmolLM2-135M-Instruct from the installed wheel), a folder, or a hub id.
         draft: a draft folder made by `ddte distill`, a model folder, or a hub id.
         dtype: `auto` takes bfloat16 where the device multiplies it natively, else float32.
-        device: a torch device, or `auto`.
+        device: a torch device, `auto`, or `map`, which spreads the target over all devices with accelerate.
         threads: torch threads on CPU; 0 keeps torch's choice.
     """
 

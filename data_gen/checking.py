@@ -18,7 +18,7 @@ ROUNDING = 2.0**-10  # two neighbours in float16 differ by at most this share of
 
 
 def check_data_set(folder: Path | str, console: Console | None = None) -> None:
-    """Print a table of what is there. Raises UserError at the first thing that cannot be.
+    """Print tables of what is there. Raises UserError at the first thing that cannot be.
 
     Beside what `RootDataset.load` refuses: a root that comes twice, and a label that falls with depth.
     """
@@ -27,7 +27,9 @@ def check_data_set(folder: Path | str, console: Console | None = None) -> None:
     check_twice(data)
     for verifier, labels in data.efficiency.items():
         check_monotone(verifier, labels, data.manifest.space)
-    console.print(summary(data, folder))
+    console.print(headline(data, folder), soft_wrap=True)
+    console.print(roots_table(data))
+    console.print(efficiency_table(data))
     failed = Counter(unit.error for unit in data.manifest.units if unit.status == "failed")
     for reason, count in failed.most_common():
         console.print(f"{count} trajectories failed: {reason}", markup=False)
@@ -73,34 +75,44 @@ def deeper(space: ActionSpace) -> list[tuple[int, int]]:
     ]
 
 
-def summary(data: RootDataset, folder: Path) -> Table:
-    """Roots and mean block efficiency by task and setting, each verifier with its best action of the whole set."""
+def headline(data: RootDataset, folder: Path) -> str:
+    """How much there is."""
     size = sum(path.stat().st_size for path in {folder / "shards" / name for name in data.manifest.shard_rows()})
     failed = sum(unit.status == "failed" for unit in data.manifest.units)
-    title = (
+    return (
         f"{folder}: {len(data)} roots of {len(data.manifest.units) - failed} trajectories, {failed} failed, "
         f"{size / len(data) / 1000:.1f} kB a root"
     )
-    best = {name: int(data.mean_efficiency(name).mean(0).argmax()) for name in data.efficiency}
-    table = Table(title=title, title_justify="left", caption="Tokens a step by the label, with the best tree of all.")
-    table.add_column("task, temperature, top-p")
-    table.add_column("roots", justify="right")
-    for name, action in best.items():
-        table.add_column(f"{name}\n{data.manifest.space.expansions[action]}", justify="right")
-    for cell, rows in _cells(data).items():
-        means = [f"{float(data.mean_efficiency(name)[rows, action].mean()):.2f}" for name, action in best.items()]
-        table.add_row(cell, str(len(rows)), *means)
+
+
+def roots_table(data: RootDataset) -> Table:
+    """How many roots each task and setting has."""
+    settings = [f"{temperature:.3g}, {top_p:.3g}" for temperature, top_p in data.settings.tolist()]
+    tasks, counts = sorted(set(data.tasks)), Counter(zip(data.tasks, settings, strict=True))
+    table = _table("temperature, top-p", [*tasks, "all"], "Roots")
+    for setting in sorted(set(settings)):
+        row = [counts[task, setting] for task in tasks]
+        table.add_row(setting, *map(str, [*row, sum(row)]))
     return table
 
 
-def _cells(data: RootDataset) -> dict[str, Tensor]:
-    """Rows of each task and setting, and of all."""
-    names = [
-        f"{task}, {temperature:.3g}, {top_p:.3g}"
-        for task, (temperature, top_p) in zip(data.tasks, data.settings.tolist(), strict=True)
-    ]
-    rows: dict[str, list[int]] = {}
-    for row, name in enumerate(names):
-        rows.setdefault(name, []).append(row)
-    cells = {name: torch.tensor(rows[name]) for name in sorted(rows)}
-    return cells | {"all": torch.arange(len(data))}
+def efficiency_table(data: RootDataset) -> Table:
+    """Mean tokens a step of each verifier by task, with its best tree of the whole set."""
+    tasks = sorted(set(data.tasks))
+    table = _table("verifier", ["tree", *tasks, "all"], "Tokens a step by the labels, with the best tree of all roots")
+    for verifier in data.efficiency:
+        labels = data.mean_efficiency(verifier)
+        action = int(labels.mean(0).argmax())
+        values = labels[:, action]
+        means = [float(values[torch.tensor([name == task for name in data.tasks])].mean()) for task in tasks]
+        tree = str(data.manifest.space.expansions[action])
+        table.add_row(verifier, tree, *(f"{mean:.2f}" for mean in [*means, float(values.mean())]))
+    return table
+
+
+def _table(first: str, columns: list[str], title: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=column == "tree")
+    return table

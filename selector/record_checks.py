@@ -34,19 +34,20 @@ def check_manifest(manifest: Manifest) -> None:
 def check_columns(dataset: RootDataset) -> None:
     """Everything is finite, and labels lie where they can.
 
-    An expected number of tokens lies between 1 and the tree's depth plus 1. A depth-wise label is an unbiased
-    estimate of it, never below 1, but that of Traversal, BV and RBV can pass the upper bound: a level's terms are
-    expectations given different parts of the drawing. So the upper bound holds for an action's mean over the roots,
-    and a single label may reach twice as far above 1.
+    An expected number of tokens lies between 1 and the tree's depth plus 1. Traversal's depth-wise label is an unbiased
+    estimate of it that can pass the upper bound: a level's terms, at most one a branch, are expectations given
+    different parts of the drawing. So its upper bound holds for an action's mean over the roots, and a single label
+    may reach `K` times as far above 1.
     """
     for name, block in dataset.hidden.items():
         _check_finite(name, block)
     _check_finite("scalars", dataset.scalars)
     _check_finite("settings", dataset.settings)
     depth = torch.tensor([expansion.max_depth for expansion in dataset.manifest.space.expansions])
+    branches = torch.tensor([expansion.num_branches for expansion in dataset.manifest.space.expansions])
     for verifier, labels in dataset.efficiency.items():
         _check_finite(f"efficiency_{verifier}", labels)
-        _check_bounds(f"efficiency_{verifier}", labels, depth)
+        _check_bounds(f"efficiency_{verifier}", labels, depth, branches if verifier == "traversal" else 1)
         _check_finite(f"standard_error_{verifier}", dataset.standard_error[verifier])
         if (dataset.standard_error[verifier] < 0).any():
             raise UserError(f"standard_error_{verifier} has a negative value: generate the data set again.")
@@ -60,12 +61,14 @@ def _check_finite(name: str, values: Tensor) -> None:
         raise UserError(f"{name} of row {int(bad[0])} is NaN or infinite: generate the data set again.")
 
 
-def _check_bounds(name: str, labels: Tensor, depth: Tensor) -> None:
-    bad = ((labels < 1 - TOLERANCE) | (labels > 1 + 2 * depth + TOLERANCE)).nonzero()
+def _check_bounds(name: str, labels: Tensor, depth: Tensor, slack: Tensor | int) -> None:
+    """Single labels lie at most `slack` times the depth above 1, their means at most the depth."""
+    upper = 1 + depth * slack
+    bad = ((labels < 1 - TOLERANCE) | (labels > upper + TOLERANCE)).nonzero()
     if len(bad):
         row, half, action = bad[0].tolist()
         value, where = float(labels[row, half, action]), f"of row {row} for action {action}"
-        raise UserError(_out_of_bounds(f"{name} {where}", value, 1 + 2 * int(depth[action])))
+        raise UserError(_out_of_bounds(f"{name} {where}", value, int(upper[action])))
     means = labels.double().mean((0, 1))
     bad = (means > 1 + depth + TOLERANCE).nonzero()
     if len(labels) and len(bad):

@@ -85,7 +85,7 @@ def test_values_past_float16_are_clipped(tmp_path):
 
 def spoiled_labels(value: float) -> dict[str, torch.Tensor]:
     labels = make_record(0).efficiency
-    labels["traversal"][1, 2] = value
+    labels["traversal"][1, 5] = value
     return labels
 
 
@@ -93,7 +93,7 @@ def spoiled_labels(value: float) -> dict[str, torch.Tensor]:
     ("changes", "word"),
     [
         ({"efficiency": spoiled_labels(float("nan"))}, "efficiency_traversal of row 0 is NaN"),
-        ({"efficiency": spoiled_labels(0.875)}, "efficiency_traversal of row 0 for action 2 is 0.875"),
+        ({"efficiency": spoiled_labels(0.875)}, "efficiency_traversal of row 0 for action 5 is 0.875"),
         ({"efficiency": spoiled_labels(5.125)}, "must lie between 1 and 5"),
         ({"scalars": torch.tensor([0.0, float("inf"), 0.0])}, "scalars of row 0"),
         ({"draft_hidden_root": torch.full((4,), float("nan"))}, "draft_hidden_root of row 0"),
@@ -110,7 +110,7 @@ def test_one_estimate_may_pass_the_bound_of_its_mean_and_the_mean_may_not(tmp_pa
     write_dataset(tmp_path / "one", [make_record(0, efficiency=spoiled_labels(3.5)), make_record(1)])
     RootDataset.load(tmp_path / "one")
     labels = make_record(0).efficiency
-    labels["traversal"][:, 2] = 3.5
+    labels["traversal"][:, 5] = 3.5
     write_dataset(tmp_path / "all", [make_record(row, efficiency=labels) for row in range(2)])
     with pytest.raises(UserError, match="mean efficiency_"):
         RootDataset.load(tmp_path / "all")

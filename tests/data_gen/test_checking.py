@@ -44,12 +44,19 @@ def test_a_sound_set_gives_a_table(folder, capsys):
     size = sum(path.stat().st_size for path in folder.glob("shards/*")) / len(data) / 1000
     assert f"{size:.1f} kB a root" in out
     best = data.mean_efficiency("nss").mean(0)
-    last = next(line for line in out.splitlines() if line.strip(" │┃|").startswith("all"))
-    assert f"{len(data)} " in last
-    assert f"{best.max():.2f}" in last
-    rows = [row for row, task in enumerate(data.tasks) if (task, data.settings[row].tolist()) == ("writing", [0.5, 1])]
-    cell = next(line for line in out.splitlines() if "writing, 0.5, 1" in line)
-    assert f"{data.mean_efficiency('nss')[rows, best.argmax()].mean():.2f}" in cell
+    tasks = sorted(set(data.tasks))
+    means = [data.mean_efficiency("nss")[[name == task for name in data.tasks], best.argmax()].mean() for task in tasks]
+    assert cells(out, "nss")[2:] == [f"{mean:.2f}" for mean in [*means, best.max()]]
+    counts = [
+        sum(pair == (task, [0.5, 1]) for pair in zip(data.tasks, data.settings.tolist(), strict=True)) for task in tasks
+    ]
+    assert cells(out, "0.5, 1")[1:] == [str(count) for count in [*counts, sum(counts)]]
+
+
+def cells(out: str, first: str) -> list[str]:
+    """The cells of the row that begins with `first`."""
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in out.splitlines()]
+    return next(row for row in rows if row[0] == first)
 
 
 def test_failures_are_counted_with_their_reasons(folder, capsys):

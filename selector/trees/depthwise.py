@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selector.trees.block import take
-from selector.trees.drawing import Drawing, Estimates, Reading, average_trees
+from selector.trees.drawing import ChildList, Drawing, Estimates, Reading, average_trees
 from selector.trees.routes import FirstBranch, Router
-from selector.trees.walk import node_drafts
 from selector.verification.solver import Solver, ratio
 from selector.verification.visits import Visit, add_masses, descend
 
-Lists = dict[tuple[int, tuple[int, ...]], dict[int, float]]
+Lists = dict[ChildList, dict[int, float]]
 
 
 def walk_estimates(drawing: Drawing, solver: Solver) -> Estimates:
@@ -20,24 +19,15 @@ def walk_estimates(drawing: Drawing, solver: Solver) -> Estimates:
     Where a solver has no closed rate `alpha`, the branching probabilities of the drawn children add up to an
     unbiased estimate of it.
     """
-    chain_lists = [(drawing.parents[node], (node,)) for node in drawing.nodes[1:]]
-    tree_lists = [item for _, levels in drawing.trees for level in levels for item in level.items()]
-    pairs = dict.fromkeys((node, len(children)) for node, children in tree_lists)
-    pairs.update(dict.fromkeys((node, 1) for nodes in drawing.chain_nodes for node in nodes))
-    rates = dict(zip(pairs, solver.acceptance(drawing.laws, list(pairs)), strict=True))
+    rates = dict(zip(drawing.pairs, solver.acceptance(drawing.laws, drawing.pairs), strict=True))
     # The deepest level's children are drawn but needed only where no rate is known.
-    needed = [
-        item
-        for _, levels in drawing.trees
-        for depth, level in enumerate(levels)
-        for item in level.items()
-        if depth + 1 < len(levels) or rates[item[0], len(item[1])] is None
-    ]
-    branching = solve_lists(drawing, solver, list(dict.fromkeys(chain_lists + needed)))
+    ends = [item for item in drawing.end_lists if rates[item[0], len(item[1])] is None]
+    branching = solve_lists(drawing, solver, list(dict.fromkeys(drawing.inner_lists + ends)))
 
     reach = {drawing.trunk[0]: 1.0}
-    for parent, children in chain_lists:
-        reach[children[0]] = reach[parent] * branching[parent, children][children[0]]
+    for node in drawing.nodes[1:]:
+        parent = drawing.parents[node]
+        reach[node] = reach[parent] * branching[parent, (node,)][node]
     gains = {node: reach[node] * _rate(rates[node, 1]) for nodes in drawing.chain_nodes for node in nodes}
     trees = []
     for key, levels in drawing.trees:
@@ -75,12 +65,12 @@ def _tree_estimates(
     return estimates
 
 
-def solve_lists(drawing: Drawing, solver: Solver, lists: list[tuple[int, tuple[int, ...]]]) -> Lists:
+def solve_lists(drawing: Drawing, solver: Solver, lists: list[ChildList]) -> Lists:
     """Branching probability of each distinct child node, for each `(node, child nodes with multiplicity)`."""
-    problems = [node_drafts(node, children, drawing.tokens, drawing.target, drawing.draft) for node, children in lists]
+    solutions = solver.solve(drawing.laws, [drawing.drafts[item] for item in lists])
     return {
-        (node, children): {child: solution.branching[drawing.tokens[child]] for child in children}
-        for (node, children), solution in zip(lists, solver.solve(drawing.laws, problems), strict=True)
+        item: {child: solution.branching[drawing.tokens[child]] for child in dict.fromkeys(item[1])}
+        for item, solution in zip(lists, solutions, strict=True)
     }
 
 

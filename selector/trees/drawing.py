@@ -17,7 +17,11 @@ from torch import Tensor
 
 from selector.trees.expansion import Expansion
 from selector.trees.super_tree import SuperTree
-from selector.verification.laws import NodeLaws
+from selector.trees.walk import node_drafts
+from selector.verification.laws import Drafts, NodeLaws
+
+ChildList = tuple[int, tuple[int, ...]]
+"""A node, and child nodes of it, with multiplicity."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,37 @@ class Drawing:
         """`((K, L1), levels)` of each reading and each `K >= 2`."""
         counts = range(2, self.limits.num_branches + 1)
         return [((k, reading.position), reading.levels(k)) for reading in self.readings for k in counts]
+
+    @cached_property
+    def inner_lists(self) -> list[ChildList]:
+        """Drafts below which something else is read: each node alone, as on a chain, and the trees' inner levels."""
+        chains = [(self.parents[node], (node,)) for node in self.nodes[1:]]
+        return list(
+            dict.fromkeys(
+                chains + [item for _, levels in self.trees for level in levels[:-1] for item in level.items()]
+            )
+        )
+
+    @cached_property
+    def end_lists(self) -> list[ChildList]:
+        """Drafts of the trees' last levels."""
+        return list(dict.fromkeys(item for _, levels in self.trees for item in levels[-1].items()))
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Each node that something is drafted below, with each number of drafts."""
+        trees = [
+            (node, len(children)) for _, levels in self.trees for level in levels for node, children in level.items()
+        ]
+        return list(dict.fromkeys(trees + [(node, 1) for nodes in self.chain_nodes for node in nodes]))
+
+    @cached_property
+    def drafts(self) -> dict[ChildList, Drafts]:
+        """All of those lists, as a solver takes them."""
+        return {
+            (node, children): node_drafts(node, children, self.tokens, self.target, self.draft)
+            for node, children in dict.fromkeys(self.inner_lists + self.end_lists)
+        }
 
     @cached_property
     def chain_nodes(self) -> list[list[int]]:

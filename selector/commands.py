@@ -56,6 +56,8 @@ def profile(arguments: Any) -> None:
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     measured.save(arguments.out)
     print(f"Pass times of this machine: {arguments.out}")
+    if disturbance := measured.disturbance():
+        print(f"Warning: {disturbance}", file=sys.stderr)
 
 
 def train(arguments: Any) -> None:

@@ -85,6 +85,18 @@ class LatencyProfile:
         wasted = idle * self.draft_time(context, 1)[:, None]
         return self.action_times(context, space) + self.selector_seconds + wasted
 
+    def disturbance(self) -> str | None:
+        """A sentence where a pass took twice as long as the same one on a longer context: other work was in the way."""
+        for model, table in (("target", self.target_seconds), ("draft", self.draft_seconds)):
+            for place, context in enumerate(self.contexts[:-1]):
+                for width, seconds, *longer in zip(self.widths, *table[place:], strict=True):
+                    if seconds > 2 * min(longer):
+                        return (
+                            f"a {model} pass of {width} rows took {1000 * seconds:.1f} ms on {context} tokens and "
+                            f"{1000 * min(longer):.1f} ms on more: the machine was busy, measure it again when idle."
+                        )
+        return None
+
     def _interpolate(self, table: tuple[tuple[float, ...], ...], context: Tensor, width: int) -> Tensor:
         """Linear in both directions; past the grid's end it extrapolates in width, and stays flat in context."""
         columns = np.asarray(table)

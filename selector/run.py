@@ -60,7 +60,10 @@ class Chain:
     def profile(self) -> None:
         """Measure this machine's pass times."""
         if not self.profile_path.exists():
-            measure_profile(self.pair).save(self.profile_path)
+            measured = measure_profile(self.pair)
+            measured.save(self.profile_path)
+            if disturbance := measured.disturbance():
+                self.console.print(f"Warning: {disturbance}")
 
     def generate(self) -> None:
         """Make the data set, or what is missing of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,14 @@ PROFILE = LatencyProfile(
 def test_a_saved_profile_comes_back(tmp_path: Path) -> None:
     PROFILE.save(tmp_path / "profile.json")
     assert LatencyProfile.load(tmp_path / "profile.json") == PROFILE
+
+
+def test_a_pass_that_is_slower_on_less_is_a_disturbance() -> None:
+    assert PROFILE.disturbance() is None
+    assert replace(PROFILE, target_seconds=((0.13, 0.06), (0.07, 0.09))).disturbance() is None
+    busy = replace(PROFILE, draft_seconds=((0.004, 0.5), (0.005, 0.006))).disturbance()
+    assert busy is not None
+    assert "a draft pass of 16 rows took 500.0 ms on 1 tokens and 6.0 ms on more" in busy
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_folder_of_another_run_is_refused(tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("section", "values", "named"),
     [
-        ("train", {"verifiers": ["traversal", "bv"]}, "train.verifiers has 'bv'"),
+        ("generate", {"verifiers": ["traversal"]}, "train.verifiers has 'nss'"),
         ("train", {"batch_size": 0}, "batch_size is 0"),
         ("decode", {"top_p": 0.0}, "top_p is 0"),
         ("decode", {"max_new_tokens": 0}, "decode.max_new_tokens is 0"),

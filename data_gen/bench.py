@@ -56,6 +56,7 @@ def bench_generate(
     rows = [measure(pair, unit, tokens, config, space) for unit, tokens in units]
     rows.append(total(rows))
     console.print(bench_table(rows))
+    console.print(shares_table(rows))
     console.print(
         f"By action: {config.generate.num_samples} drawings each of {', '.join(rows[0]['measured_actions'])} at the "
         f"prompt's end, scaled to all {len(space)} actions. The trajectory is needed either way and is left out of "
@@ -142,17 +143,26 @@ def by_action_seconds(
 
 
 def bench_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Rates, shares of the time, and the comparison."""
+    """Rates, and the comparison."""
+    table = Table(title="Labels of all actions from one drawing", title_justify="left")
+    for heading in ("unit", "T, top-p", "roots", "a minute", "s a root by action", "times cheaper"):
+        table.add_column(heading, justify="left" if heading == "unit" else "right")
+    for row in rows:
+        setting = "" if row["temperature"] is None else f"{row['temperature']}, {row['top_p']}"
+        table.add_row(
+            row["unit"], setting, str(row["roots"]), f"{row['roots_per_minute']:.1f}",
+            f"{row['by_action_seconds'] / row['roots']:.1f}", f"{row['times_cheaper']:.1f}",
+        )  # fmt: skip
+    return table
+
+
+def shares_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Where the time of each unit goes."""
     names = list(rows[0]["seconds"])
-    table = Table()
-    for heading in ("unit", "T, top-p", "roots", "a minute", *names, "s a root by action", "times cheaper"):
+    table = Table(title="Shares of the time", title_justify="left")
+    for heading in ("unit", *names):
         table.add_column(heading, justify="left" if heading == "unit" else "right")
     for row in rows:
         whole = sum(row["seconds"].values())
-        setting = "" if row["temperature"] is None else f"{row['temperature']}, {row['top_p']}"
-        shares = [f"{row['seconds'][name] / whole:.0%}" for name in names]
-        table.add_row(
-            row["unit"], setting, str(row["roots"]), f"{row['roots_per_minute']:.1f}", *shares,
-            f"{row['by_action_seconds'] / row['roots']:.1f}", f"{row['times_cheaper']:.1f}",
-        )  # fmt: skip
+        table.add_row(row["unit"], *(f"{row['seconds'][name] / whole:.0%}" for name in names))
     return table

@@ -10,7 +10,8 @@ from selector.latency import LatencyProfile
 from selector.trees.expansion import Expansion
 
 PLAIN = Expansion(1, 0, 0)
-DECAY = 15 / 16  # a step counts e times less sixteen steps later
+DECAY = 63 / 64  # a step counts e times less 64 steps later
+SURE = 2  # standard deviations that a loss must be larger than
 TRIAL = 16  # steps before speculation is judged
 PAUSES = 32, 1024  # tokens of the first pause and of the longest
 CONTEXT_STEP = 32  # times are looked up for contexts in steps of so many tokens
@@ -20,8 +21,9 @@ class Guard:
     """Weighs what recent speculative steps committed against their cost, and pauses speculation when it loses.
 
     After each step that the policy chose, the seconds saved are what its tokens would have cost one by one, minus
-    what the step cost. When their exponential sum over recent steps is below zero, the next steps are plain:
-    `PAUSES[0]` tokens, then a trial of `TRIAL` steps; a trial that loses too doubles the pause, one that wins ends it.
+    what the step cost. When their exponential sum over recent steps is surely below zero (by `SURE` standard deviations:
+    a few unlucky steps are no reason), the next steps are plain: `PAUSES[0]` tokens, then a trial of `TRIAL` steps; a
+    trial that loses too doubles the pause, one that does not ends it.
 
     Both costs come from the latency profile and never from the clock. So the choice depends on the profile and on
     past tokens alone: decoding stays lossless, and a seed gives the same text again.
@@ -35,7 +37,7 @@ class Guard:
 
     def reset(self) -> None:
         """A new text begins."""
-        self._saved, self._steps = 0.0, 0
+        self._saved, self._spread, self._steps = 0.0, 0.0, 0
         self._pause, self._resume = PAUSES[0], 0
         self._running: tuple[int, Expansion] | None = None
 
@@ -57,15 +59,16 @@ class Guard:
         tokens = context_length - start
         gain = tokens * self._seconds(place, PLAIN, False) - self._seconds(place, expansion, self._selected)
         self._saved = DECAY * self._saved + gain
+        self._spread = DECAY**2 * self._spread + gain**2
         self._steps += 1
         if self._steps < TRIAL:
             return
-        if self._saved >= 0:
+        if self._saved >= -SURE * self._spread**0.5:
             self._pause = PAUSES[0]
         else:
             self._resume = context_length + self._pause
             self._pause = min(2 * self._pause, PAUSES[1])
-            self._saved, self._steps = 0.0, 0
+            self._saved, self._spread, self._steps = 0.0, 0.0, 0
 
     def _step_seconds(self, place: int, expansion: Expansion, selected: bool) -> float:
         context = torch.tensor([place * CONTEXT_STEP + CONTEXT_STEP // 2])

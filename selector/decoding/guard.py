@@ -21,9 +21,9 @@ class Guard:
     """Weighs what recent speculative steps committed against their cost, and pauses speculation when it loses.
 
     After each step that the policy chose, the seconds saved are what its tokens would have cost one by one, minus
-    what the step cost. When their exponential sum over recent steps is surely below zero (by `SURE` standard deviations:
-    a few unlucky steps are no reason), the next steps are plain: `PAUSES[0]` tokens, then a trial of `TRIAL` steps; a
-    trial that loses too doubles the pause, one that does not ends it.
+    what the step cost. When their exponential sum over recent steps is surely below zero (by `SURE` standard
+    deviations: a few unlucky steps are no reason), the next steps are plain: `PAUSES[0]` tokens, then a trial of
+    `TRIAL` steps; a trial that loses too doubles the pause, one that does not ends it.
 
     Both costs come from the latency profile and never from the clock. So the choice depends on the profile and on
     past tokens alone: decoding stays lossless, and a seed gives the same text again.

@@ -80,7 +80,10 @@ def evaluate(arguments: Any) -> None:
 
     refuse_occupied(arguments.out)
     check_place("out", arguments.out)
-    runs = [RunFolder(path) for path in (arguments.run if isinstance(arguments.run, list) else [arguments.run])]
+    folders = arguments.run if isinstance(arguments.run, list) else [arguments.run]
+    if not folders:
+        raise UserError("run is []: name one run folder or more.")
+    runs = [RunFolder(path) for path in folders]
     run = runs[0]
     for other in runs[1:]:
         if other.splits.test != run.splits.test:

@@ -47,9 +47,11 @@ def check_seed(seed: int) -> None:
 
 def check_expansion(expansion: tuple[int, ...]) -> Expansion:
     """The canonical form of `(K, L1, L2)`."""
-    if len(expansion) != 3 or expansion[0] < 1 or min(expansion) < 0:
+    whole = all(type(number) is int for number in expansion)
+    if len(expansion) != 3 or not whole or expansion[0] < 1 or min(expansion) < 0:
         raise UserError(
-            f"expansion is {tuple(expansion)}: give (K, L1, L2) with K of 1 or more, and L1 and L2 of 0 or more."
+            f"expansion is {tuple(expansion)}: give whole numbers (K, L1, L2) with K of 1 or more, "
+            "and L1 and L2 of 0 or more."
         )
     return Expansion(*expansion).canonical()
 

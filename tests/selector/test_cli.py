@@ -203,6 +203,10 @@ def test_places_of_results_are_checked_first(tmp_path: Path, capsys: pytest.Capt
     assert (tmp_path / "old" / "report.html").read_text() == "mine"
 
 
+def test_no_run_at_all_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "run is []" in refused(capsys, "evaluate", "--run", "[]", "--data", tmp_path, "--out", tmp_path / "new")
+
+
 def test_a_profile_makes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from selector.engine import huggingface, profiling
     from selector.latency import LatencyProfile

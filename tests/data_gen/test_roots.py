@@ -88,7 +88,7 @@ def test_one_token_prompt(prompt_file):
 def test_halves_and_standard_error(prompt_file, monkeypatch):
     drawn = iter(torch.arange(1, 100.0))
     monkeypatch.setattr(
-        roots, "label", lambda tree, probs, space, names: {n: next(drawn).expand(len(space)) for n in names}
+        roots, "label_drawing", lambda drawing, space, names: {n: next(drawn).expand(len(space)) for n in names}
     )
     record = run(table_pair(), unit_of(prompt_file), num_samples=4, verifiers=["nss"])[0]
     assert record.efficiency["nss"][:, 0].tolist() == [1.5, 3.5]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 from rich.console import Console
@@ -24,7 +24,7 @@ from selector.errors import UserError
 from selector.features import SCALARS
 from selector.manifest import FILE_NAME, Manifest, Unit
 from selector.parquet import count_rows
-from selector.provenance import as_json, check_place, git_revision, versions
+from selector.provenance import as_json, check_place, git_revision, known_settings, refuse_other_run, versions
 
 if TYPE_CHECKING:
     from selector.engine.huggingface import Pair
@@ -51,7 +51,11 @@ def generate(
     done = 0 if manifest is None else sum(unit.status == "done" for unit in manifest.units)
     if manifest is not None:
         console.print(f"{folder}: {done} of {len(units)} trajectories are there already and are skipped.")
-        if done == len(units) and manifest.complete and as_json(config.pair) == _stored(manifest, config, "pair"):
+        if (
+            done == len(units)
+            and manifest.complete
+            and as_json(config.pair) == known_settings(config.pair, manifest.config.get("pair", {}))
+        ):
             return manifest
     console.print(estimate(config, len(units) - done, folder).describe())
     with _alone(folder), opened as workforce:
@@ -84,20 +88,14 @@ def _open(config: Config, folder: Path, units: list[WorkUnit]) -> Manifest | Non
         return None
     manifest = Manifest.load(folder)
     for section in ("generate", "action_space"):
-        stored = _stored(manifest, config, section)
-        for name, value in as_json(getattr(config, section)).items():
-            _refuse_other(folder, f"{section}.{name}", stored[name], value)
+        given = getattr(config, section)
+        stored = known_settings(given, manifest.config.get(section, {}))
+        for name, value in as_json(given).items():
+            refuse_other_run(folder, f"{section}.{name}", stored[name], value)
     if [unit.id for unit in manifest.units] != [unit.id for unit in units]:
         raise UserError(f"out is {str(folder)!r}, which was made from other prompts: give another folder.")
     _reopen_lost(manifest, folder)
     return manifest
-
-
-def _stored(manifest: Manifest, config: Config, section: str) -> dict[str, Any]:
-    """A section of the configuration that made the set; what it did not know yet has its default."""
-    defaults: dict[str, Any] = as_json(type(getattr(config, section))())
-    stored: dict[str, Any] = manifest.config.get(section, {})
-    return defaults | stored
 
 
 def _reopen_lost(manifest: Manifest, folder: Path) -> None:
@@ -106,12 +104,6 @@ def _reopen_lost(manifest: Manifest, folder: Path) -> None:
         if unit.status == "done" and count_rows(folder / "shards" / unit.shard) != unit.rows:
             manifest.units[place] = Unit(unit.id)
             manifest.complete = False
-
-
-def _refuse_other(folder: Path, name: str, stored: Any, given: Any) -> None:
-    if stored != given:
-        message = f"out is {str(folder)!r}, which holds another run ({name} is {stored!r} there and {given!r} here)"
-        raise UserError(f"{message}: give another folder, or the same configuration.")
 
 
 def _start(config: Config, folder: Path, units: list[WorkUnit], facts: PairFacts) -> Manifest:
@@ -139,9 +131,9 @@ def _start(config: Config, folder: Path, units: list[WorkUnit], facts: PairFacts
 
 def _go_on(manifest: Manifest, folder: Path, facts: PairFacts) -> Manifest:
     """The models must be those of the interrupted run; its journal becomes part of the manifest."""
-    _refuse_other(folder, "the target's fingerprint", manifest.target_fingerprint, facts.target_fingerprint)
-    _refuse_other(folder, "the draft's fingerprint", manifest.draft_fingerprint, facts.draft_fingerprint)
-    _refuse_other(folder, "dtype", manifest.dtype, facts.dtype)
+    refuse_other_run(folder, "the target's fingerprint", manifest.target_fingerprint, facts.target_fingerprint)
+    refuse_other_run(folder, "the draft's fingerprint", manifest.draft_fingerprint, facts.draft_fingerprint)
+    refuse_other_run(folder, "dtype", manifest.dtype, facts.dtype)
     with refuse_full_disk(folder):
         manifest.save(folder)
     return manifest

@@ -75,6 +75,19 @@ def write_text(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
+def known_settings(given: Any, stored: dict[str, Any]) -> dict[str, Any]:
+    """A stored section of a configuration, `given` being a record of its kind; what it did not know has its default."""
+    defaults: dict[str, Any] = as_json(type(given)())
+    return defaults | stored
+
+
+def refuse_other_run(folder: Path, name: str, stored: Any, given: Any) -> None:
+    """A UserError if `folder` was made with another value of the setting `name`."""
+    if stored != given:
+        message = f"out is {str(folder)!r}, which holds another run ({name} is {stored!r} there and {given!r} here)"
+        raise UserError(f"{message}: give another folder, or the same configuration.")
+
+
 def checked_fields(kind: type, data: Any, schema: int, source: Path | str, remedy: str) -> dict[str, Any]:
     """The JSON object of a dataclass `kind` with a `schema` field, once its schema and its keys are right.
 

@@ -27,7 +27,7 @@ from selector.evaluation.console import print_rows
 from selector.evaluation.report import check_config as check_evaluate
 from selector.evaluation.report import evaluate
 from selector.latency import LatencyProfile
-from selector.provenance import as_json, read_json, write_json
+from selector.provenance import as_json, known_settings, read_json, refuse_other_run, write_json
 from selector.records import RootDataset
 from selector.training.export import export
 from selector.training.fit import train
@@ -141,12 +141,9 @@ def claim(config: Config, out: Path) -> None:
     if path.exists():
         stored = read_json(path, "give another folder")
         for section, values in mine.items():
-            known = as_json(type(getattr(config, section))()) | stored.get(section, {})  # new settings: the default
+            known = known_settings(getattr(config, section), stored.get(section, {}))
             for name, value in values.items():
-                there = known[name]
-                if there != value:
-                    message = f"out is {str(out)!r}, which holds another run ({section}.{name} is {there!r} there and "
-                    raise UserError(f"{message}{value!r} here): give another folder, or the same configuration.")
+                refuse_other_run(out, f"{section}.{name}", known[name], value)
         return
     if out.exists() and any(out.iterdir()):
         raise UserError(f"out is {str(out)!r}, which holds other files: give a new or an empty folder.")

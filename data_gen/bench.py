@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from data_gen.units import WorkUnit, plan_units
 from selector.config import Config
 from selector.decoding.stats import Stopwatch
 from selector.engine.drafting import draft_tree, start_root
-from selector.engine.language_model import LanguageModel
+from selector.engine.language_model import LanguageModel, prefill
 from selector.engine.scoring import score_tree
 from selector.errors import UserError
 from selector.provenance import check_file, write_json
@@ -44,8 +44,7 @@ def bench_generate(
     if json:
         check_file("json", json)
     planned = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
-    sizes = config.action_space
-    space = ActionSpace(sizes.num_branches, sizes.trunk_length, sizes.branch_length)
+    space = ActionSpace(*astuple(config.action_space))
     if pair is None:
         from selector.engine.huggingface import load_pair
 
@@ -124,11 +123,7 @@ def by_action_seconds(
     verifiers = [get_verifier(name) for name in config.generate.verifiers]
     generator = torch.Generator(draft.device).manual_seed(unit.seed("bench"))
     for model in (target, draft):
-        model.reset()
-        ids = torch.tensor(tokens[:-1], dtype=torch.long, device=model.device)
-        if len(ids):
-            model.extend(ids, range(-1, len(ids) - 1), last_rows=1)
-            model.keep(range(len(ids)))
+        prefill(model, tokens[:-1])
     start = time.perf_counter()
     for expansion in expansions:
         for _ in range(config.generate.num_samples):

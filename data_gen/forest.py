@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -81,12 +81,7 @@ class Forest:
         topology = Topology()
         for node in nodes[1:]:
             topology.add(number[self.parents[node]])
-        own_trunk = [0, *(number[node] for node in trunk.nodes)]
-        length = self.limits.branch_length
-        own_branches = [
-            [own_trunk[i + 1 : i + 1 + length], *([number[node] for node in walk.nodes] for walk in position)]
-            for i, position in enumerate(branches)
-        ]
+        own_trunk, own_branches = self._paths(tree, number)
         tokens = torch.tensor([self.tokens[node] for node in nodes], device=self.laws.device)
         return SuperTree(topology, tokens, self._dense(nodes), own_trunk, own_branches, self.support), nodes
 
@@ -102,19 +97,17 @@ class Forest:
             parents[place[node]] = place[parent] if parent >= 0 else -1
             tokens[place[node]] = self.tokens[node]
         nodes = Nodes(NodeLaws(target_laws, self.laws, self.support), parents, tokens)
-        return [
-            self._drawing(nodes, place, trunk, branches)
-            for trunk, branches in zip(self.trunks, self.branches, strict=True)
-        ]
+        return [Drawing(nodes, *self._paths(tree, place), self.limits) for tree in range(len(self.trunks))]
 
-    def _drawing(self, nodes: Nodes, place: list[int], trunk: Walk, branches: list[list[Walk]]) -> Drawing:
-        own_trunk = [place[trunk.root], *(place[node] for node in trunk.nodes)]
-        length = self.limits.branch_length
+    def _paths(self, tree: int, number: Mapping[int, int] | Sequence[int]) -> tuple[list[int], list[list[list[int]]]]:
+        """Trunk and branches of a super-tree (see `SuperTree`), with `number` of each of the forest's nodes."""
+        trunk, length = self.trunks[tree], self.limits.branch_length
+        own_trunk = [number[trunk.root], *(number[node] for node in trunk.nodes)]
         own_branches = [
-            [own_trunk[i + 1 : i + 1 + length], *([place[node] for node in walk.nodes] for walk in position)]
-            for i, position in enumerate(branches)
+            [own_trunk[i + 1 : i + 1 + length], *([number[node] for node in walk.nodes] for walk in position)]
+            for i, position in enumerate(self.branches[tree])
         ]
-        return Drawing(nodes, own_trunk, own_branches, self.limits)
+        return own_trunk, own_branches
 
     @property
     def inner(self) -> list[int]:

@@ -16,7 +16,7 @@ from selector.config import GenerateConfig
 from selector.decoding.stats import Stopwatch
 from selector.distributions import Sampling, warp
 from selector.engine.drafting import Root, dense_laws
-from selector.engine.language_model import LanguageModel
+from selector.engine.language_model import LanguageModel, prefill
 from selector.features import Previous, RootFeatures, root_features
 from selector.records import RootRecord
 from selector.trees.efficiency import label_drawing
@@ -49,7 +49,7 @@ def label_unit(
     with stopwatch.section("trajectory"):
         trajectory = Trajectory(target, prompt_tokens, unit.sampling, generator, end_tokens)
     with stopwatch.section("draft"):
-        start_draft(draft, prompt_tokens)
+        prefill(draft, prompt_tokens[:-2])  # the first root's features need the last two
     records: list[RootRecord] = []
     count = chunk_size(config.num_samples * inner_nodes(space.limits) + config.root_every)
     while True:
@@ -80,15 +80,6 @@ def chunk_size(rows: int, before: int | None = None) -> int:
     """How many roots of `rows` rows make a chunk; at most four times as many as `before`, whose rows were counted."""
     count = max(1, CHUNK_ROWS // rows)
     return count if before is None else min(count, 4 * before)
-
-
-def start_draft(draft: LanguageModel, prompt_tokens: Sequence[int]) -> None:
-    """Commit a prompt but for its last two tokens, which the first root's features need."""
-    draft.reset()
-    ids = torch.tensor(prompt_tokens[:-2], dtype=torch.long, device=draft.device)
-    if len(ids):
-        draft.extend(ids, range(-1, len(ids) - 1), last_rows=1)
-        draft.keep(range(len(ids)))
 
 
 def start_roots(draft: LanguageModel, tokens: Sequence[int], places: Sequence[int], sampling: Sampling) -> list[Root]:

@@ -65,3 +65,12 @@ class LanguageModel(Protocol):
     def keep(self, path: Sequence[int]) -> None:
         """Commit the pending rows of `path` in order (each the parent of the next) and drop all others."""
         ...
+
+
+def prefill(model: LanguageModel, tokens: Sequence[int]) -> None:
+    """Forget the sequence and commit `tokens` in one pass; with none the context stays empty."""
+    model.reset()
+    ids = torch.tensor(tokens, dtype=torch.long, device=model.device)
+    if len(ids):
+        model.extend(ids, range(-1, len(ids) - 1), last_rows=1)
+        model.keep(range(len(ids)))

@@ -12,7 +12,7 @@ from torch import Tensor
 from selector.distributions import Sampling
 from selector.engine.drafting import draft_tree, start_root
 from selector.engine.huggingface import Pair
-from selector.engine.language_model import LanguageModel
+from selector.engine.language_model import LanguageModel, prefill
 from selector.engine.plain import transformers_generate
 from selector.engine.scoring import score_tree
 from selector.engine.timing import TimedModel, Timer
@@ -89,17 +89,11 @@ def expansion_of_width(width: int) -> Expansion:
     return Expansion(branches, width - 1 - branches * length, length).canonical()
 
 
-def _prefill(model: LanguageModel, prompt: Tensor) -> None:
-    model.reset()
-    model.extend(prompt, range(-1, len(prompt) - 1), last_rows=1)
-    model.keep(range(len(prompt)))
-
-
 def _measure_passes(pair: Pair, timer: Timer, prompt: Tensor, widths: Sequence[int], repeats: int) -> None:
     """One pass of each width and model, in turn; the new rows are siblings, so that they take a tree's mask."""
     models: dict[str, LanguageModel] = {"target": pair.target, "draft": pair.draft}
     for model in models.values():
-        _prefill(model, prompt)
+        prefill(model, prompt.tolist())
     for repeat in range(repeats + 1):
         for width in widths:
             tokens = torch.randint(0, pair.target.vocab_size, (width,)).to(pair.target.device)

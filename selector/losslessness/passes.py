@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from selector.engine.causal_model import HuggingFaceModel
-from selector.engine.language_model import LanguageModel
+from selector.engine.language_model import LanguageModel, prefill
 from selector.losslessness.finding import DIVERGENT, OK, Finding
 from selector.losslessness.reference import logits_of, one_by_one
 
@@ -51,9 +51,7 @@ def check_passes(
     trees, behind, noise, top = 0.0, 0.0, 0.0, 0.0
     for length in lengths:
         context, tree = texts[:length], texts[length : length + len(PARENTS)]
-        engine.reset()
-        engine.extend(torch.tensor(context), range(-1, length - 1), last_rows=1)
-        engine.keep(range(length))
+        prefill(engine, context)
         rows = engine.extend(torch.tensor(tree), PARENTS).logits.float()
         for leaf in LEAVES:
             path = _path(leaf)

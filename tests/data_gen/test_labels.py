@@ -9,12 +9,13 @@ from exact_worlds import World
 from table_model import TableModel
 
 from data_gen import supertree
-from data_gen.roots import label_forest, score_forest, start_draft, start_roots
+from data_gen.roots import label_forest, score_forest, start_roots
 from data_gen.supertree import draw_forest
 from data_gen.trajectories import Trajectory
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import Stopwatch
 from selector.distributions import Sampling, warp
+from selector.engine.language_model import prefill
 from selector.trees.efficiency import label
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.verifiers import VERIFIERS
@@ -44,7 +45,7 @@ def draw_labels(names, forests=FORESTS, change=lambda roots: roots):
     drawn = []
     for number in range(forests):
         trajectory, roots = two_roots(target)
-        start_draft(draft, PROMPT)
+        prefill(draft, PROMPT[:-2])
         starts = start_roots(draft, trajectory.tokens, [root.index for root in roots], SAMPLING)
         seeds = [2 * number, 2 * number + 1]
         forest = draw_forest(draft, starts, SPACE.limits, SAMPLES, SAMPLING, seeds)
@@ -157,7 +158,7 @@ def test_labels_of_a_forest_are_those_of_its_super_trees():
     """Shared nodes and laws change nothing; the two roots' laws are kept apart."""
     target, draft = table_pair()
     trajectory, roots = two_roots(target)
-    start_draft(draft, PROMPT)
+    prefill(draft, PROMPT[:-2])
     starts = start_roots(draft, trajectory.tokens, [root.index for root in roots], SAMPLING)
     forest = draw_forest(draft, starts, SPACE.limits, 3, SAMPLING, [5, 6])
     target_laws = score_forest(trajectory, forest, roots)

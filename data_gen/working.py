@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -107,7 +107,7 @@ def open_engine(
 
 def labeller(config: Config, pair: Pair) -> LabelUnit:
     """What makes a unit's records with this pair."""
-    space = ActionSpace(*asdict(config.action_space).values())
+    space = ActionSpace(*astuple(config.action_space))
 
     def label(unit: WorkUnit) -> list[RootRecord]:
         tokens = render(unit.prompt, pair.tokenizer, config.generate.chat_template)

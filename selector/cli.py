@@ -157,6 +157,7 @@ def _bench(parser: ArgumentParser) -> None:
         sub = _Parser(description=description, usage=f"ddte bench {kind} [--config FILE] [flags]", allow_abbrev=False)
         kinds.add_subcommand(kind, sub, help=description)
         arguments(sub)
+        sub.add_argument("--json", type=Path, default=None, help="write the rows here as well")
         _add_sections(sub, shown)
 
 
@@ -178,7 +179,6 @@ def _bench_decode(parser: ArgumentParser) -> None:
         help="(temperature, top-p) pairs (default: --decode's)",
     )
     parser.add_argument("--assisted", type=bool, default=True, help="measure transformers' assisted generation as well")
-    parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
     parser.add_argument(
         "--require-speedup", type=float, default=None, help="exit 1 when the best arm is slower than this"
     )
@@ -186,7 +186,6 @@ def _bench_decode(parser: ArgumentParser) -> None:
 
 def _bench_generate(parser: ArgumentParser) -> None:
     parser.add_argument("--units", type=int, default=4, help="trajectories to label, the first of the plan")
-    parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
 
 
 def _bench_verification(parser: ArgumentParser) -> None:
@@ -196,7 +195,6 @@ def _bench_verification(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--verifiers", type=list[str], default=[], help="names (default: all)")
     parser.add_argument("--seconds", type=float, default=8.0, help="time for each pair of sizes")
-    parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
 
 
 def _bench_efficiency(parser: ArgumentParser) -> None:
@@ -207,7 +205,6 @@ def _bench_efficiency(parser: ArgumentParser) -> None:
         default=["(4, 0, 4)", "(4, 1, 3)", "(4, 2, 4)", "(4, 4, 4)"],
         help="trees to compare verifiers at, each (K, L1, L2)",
     )
-    parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
 
 
 BENCHES: dict[str, tuple[str, set[str], Callable[[ArgumentParser], None]]] = {

@@ -197,7 +197,7 @@ def print_stats(stats: DecodeStats) -> None:
     table.add_row("trees (K, L1, L2)", ", ".join(actions))
     if stats.guarded:
         table.add_row("guard", f"{stats.guarded / stats.steps:.0%} of the steps held back: plain decoding was cheaper")
-    split = [f"{name} {seconds / stats.total_seconds:.0%}" for name, seconds in stats.seconds.items()]
+    split = [f"{name} {share:.0%}" for name, share in stats.shares.items()]
     table.add_row("time", ", ".join(split))
     Console(stderr=True).print(table)
 

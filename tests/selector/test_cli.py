@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from selector import commands
-from selector.cli import BENCHES, PIPE_CLOSED, SECTIONS, SHOWN, VERBS, main
+from selector.cli import PIPE_CLOSED, VERBS, main
+from selector.commands.benches import BENCHES
+from selector.commands.decoding import fixed_tree
+from selector.parser import SECTIONS
 
 CONFIG = Path(__file__).parents[2] / "configs" / "smollm2-135m.yaml"
 
@@ -42,9 +44,10 @@ def test_help_of_every_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> No
         main([verb, "--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    for name in SHOWN.get(verb, set()):
+    sections = VERBS[verb].sections or set()
+    for name in sections:
         assert f"--{name}." in shown
-    for name in set(SECTIONS) - SHOWN.get(verb, set()):
+    for name in set(SECTIONS) - sections:
         assert f"--{name}." not in shown
 
 
@@ -103,7 +106,7 @@ def test_only_resumable_verbs_say_that_they_go_on(
     def interrupted(arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, verb, interrupted)
+    monkeypatch.setitem(VERBS, verb, VERBS[verb]._replace(run=interrupted))
     assert main([verb, "--out", "x"]) == 130
     error = capsys.readouterr().err
     assert "interrupted" in error
@@ -112,9 +115,10 @@ def test_only_resumable_verbs_say_that_they_go_on(
 
 def test_a_closed_pipe_is_no_error() -> None:
     code = (
-        "import sys\nfrom selector import commands\nfrom selector.cli import main\n"
+        "import sys\nfrom selector.cli import VERBS, main\n"
         "def decode(arguments):\n    while True:\n        print('word', flush=True)\n"
-        "commands.decode = decode\nsys.exit(main(['decode', '--checkpoint', 'x', '--prompt', 'y']))"
+        "VERBS['decode'] = VERBS['decode']._replace(run=decode)\n"
+        "sys.exit(main(['decode', '--checkpoint', 'x', '--prompt', 'y']))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
@@ -189,8 +193,8 @@ def test_unknown_policy_is_named_with_the_choices(tmp_path: Path, capsys: pytest
     flags = ["--checkpoint", tmp_path, "--prompt", "Hello", "--decode.policy"]
     error = refused(capsys, "decode", *flags, "foo")
     assert "decode.policy is 'foo': choose auto, policy, regressor or a tree (K, L1, L2)" in error
-    assert commands.fixed_tree("(2, 1, 3)") == (2, 1, 3)
-    assert commands.fixed_tree("auto") is None
+    assert fixed_tree("(2, 1, 3)") == (2, 1, 3)
+    assert fixed_tree("auto") is None
 
 
 def test_places_of_results_are_checked_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

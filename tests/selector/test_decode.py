@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from table_model import TableModel
 
-from selector import commands
 from selector.cli import main
+from selector.commands import decoding
 from selector.config import DecodeConfig
 from selector.decode import Answers, decode_all, read_prompts
 from selector.decoding.decoder import Decoder
@@ -158,13 +158,13 @@ def test_lines_of_standard_input() -> None:
 def test_refused_before_the_models_are_loaded(
     flags: list[str], named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "build_decoder", None)
+    monkeypatch.setattr(decoding, "build_decoder", None)
     assert main(["decode", "--checkpoint", "no/such/folder", *flags]) == 2
     assert named in capsys.readouterr().err
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "build_decoder", lambda arguments: decoder())
+    monkeypatch.setattr(decoding, "build_decoder", lambda arguments: decoder())
     source, out = prompts_file(tmp_path, a="one two", b="word " * 30), tmp_path / "out.jsonl"
     arguments = ["decode", "--checkpoint", "x", "--prompts", str(source), "--out", str(out)]
     assert main([*arguments, "--decode.max_new_tokens", "5"]) == 1

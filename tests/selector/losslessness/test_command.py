@@ -1,4 +1,4 @@
-"""`ddte verify --config`: a sound pair gives a table and exit code 0; a broken decoder, or a blind check, exit code 1."""
+"""`ddte verify --config`: exit code 0 and a table for a sound pair, 1 for a broken decoder and for a blind check."""
 
 from __future__ import annotations
 

@@ -1,0 +1,87 @@
+"""What all verbs read alike: one configuration file in sections, flags after it, and errors in one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, NoReturn
+
+from jsonargparse import ArgumentParser
+
+from selector.config import (
+    ActionSpaceConfig,
+    Config,
+    DecodeConfig,
+    DistillConfig,
+    EvaluateConfig,
+    GenerateConfig,
+    PairConfig,
+    TrainConfig,
+)
+
+SECTIONS: dict[str, type] = {
+    "pair": PairConfig,
+    "action_space": ActionSpaceConfig,
+    "generate": GenerateConfig,
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+    "distill": DistillConfig,
+    "decode": DecodeConfig,
+}
+
+
+class Parser(ArgumentParser):
+    """Errors are one sentence; a key that does not exist is answered with the nearest one that does."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        message = re.sub(r"^Parser key ", "", " ".join(str(message).split()))
+        unknown = re.search(r"(?:option '|arguments: --|key \")([\w.]+)", message)
+        keys = [f"{name}.{key}" for name, section in SECTIONS.items() for key in section.__annotations__]
+        near = difflib.get_close_matches(unknown[1], keys, n=1, cutoff=0.7) if unknown else []
+        hint = f" Did you mean {near[0]!r}?" if near and unknown and near[0] != unknown[1] else ""
+        prog = re.sub(r" \[[^]]*\]", "", self.prog)
+        print(f"{prog}: {message.rstrip('.')}.{hint}", file=sys.stderr)
+        raise SystemExit(2)
+
+
+class Verb(NamedTuple):
+    """A verb's help, its flags, what it does (its exit code, None for 0), and the sections that its help shows.
+
+    The other sections are read and checked as well, so that one file serves all verbs; None takes no file.
+    """
+
+    description: str
+    flags: Callable[[ArgumentParser], None]
+    run: Callable[[Any], int | None]
+    sections: set[str] | None
+
+
+def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb], dest: str, command: str) -> None:
+    """Subcommands of `parser`; the chosen one's name is in `dest`."""
+    subcommands = parser.add_subcommands(required=True, dest=dest)
+    for name, verb in verbs.items():
+        usage = f"{command} {name} [--config FILE] [flags]"
+        sub = Parser(description=verb.description, usage=usage, allow_abbrev=False)
+        subcommands.add_subcommand(name, sub, help=verb.description)  # first, since one verb has verbs of its own
+        verb.flags(sub)
+        if verb.sections is not None:
+            _add_sections(sub, verb.sections)
+
+
+def _add_sections(parser: ArgumentParser, shown: set[str]) -> None:
+    parser.add_argument("--config", action="config", help="a pair's YAML file, as configs/smollm2-135m.yaml")
+    for name, section in SECTIONS.items():
+        before = len(parser._actions)
+        parser.add_class_arguments(section, name)
+        for action in parser._actions[before:]:
+            if name not in shown:
+                action.help = argparse.SUPPRESS
+
+
+def resolve_config(arguments: Any) -> Config:
+    """The parsed sections as the one frozen `Config`."""
+    return Config(**{section.name: getattr(arguments, section.name) for section in fields(Config)})

@@ -66,7 +66,7 @@ def evaluate(
     results = evaluate_verifiers(checkpoints, train, test, profile, config)
     if config.study:
         source = dataset if training is None else training
-        results = [_studied(result, source, profile, config, checkpoints) for result in results]
+        results = _studied(results, source, profile, config, checkpoints)
     rows = all_rows(results)
     html = report_html(results, Setting(train, test, profile, config, list(checkpoints)))
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,22 +95,21 @@ def all_rows(results: Sequence[VerifierResult]) -> list[dict[str, Any]]:
 
 
 def _studied(
-    result: VerifierResult,
+    results: Sequence[VerifierResult],
     dataset: RootDataset,
     profile: LatencyProfile,
     config: EvaluateConfig,
     checkpoints: Sequence[SelectorCheckpoint],
-) -> VerifierResult:
-    """The result with the study's findings, where there is a selector."""
-    own = [checkpoint for checkpoint in checkpoints if checkpoint.config.verifier == result.verifier]
+) -> list[VerifierResult]:
+    """The results, with the study's findings where there is a selector."""
+    own = [result.verifier for result in results if result.selector]
     if not own:
-        return result
-    components = own[0].config.shape.components
+        return list(results)
     found = study(
-        dataset, result.verifier, profile,
-        components=components, resamples=config.bootstrap, level=config.level, seed=config.seed,
+        dataset, own, profile, components=checkpoints[0].config.shape.components,
+        resamples=config.bootstrap, level=config.level, seed=config.seed,
     )  # fmt: skip
-    return replace(result, findings=tuple(found))
+    return [replace(result, findings=tuple(found.get(result.verifier, ()))) for result in results]
 
 
 def study_rows(results: Sequence[VerifierResult]) -> list[dict[str, Any]]:

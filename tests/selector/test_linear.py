@@ -1,9 +1,13 @@
 """The closed-form start: it finds what is there, weighs by certainty, and shrinks where nothing is."""
 
+import numpy as np
+import pytest
 import torch
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, GroupKFold
 
-from selector.linear import PENALTIES, fit_linear, label_deviation
-from selector.network import BLOCKS, Inputs, NetworkShape, SelectorNetwork
+from selector.linear import PENALTIES, fit_linear, fit_weights, label_deviation
+from selector.network import Inputs, NetworkShape, SelectorNetwork
 from selector.trees.expansion import ActionSpace
 
 SPACE = ActionSpace(2, 1, 2)
@@ -22,13 +26,12 @@ def world(noise: float, seed: int = 0) -> tuple[Inputs, torch.Tensor, torch.Tens
     return inputs, truth, truth + noise * torch.randn(truth.shape, generator=generator)
 
 
-def fitted(inputs: Inputs, labels: torch.Tensor, errors: torch.Tensor, **changes: object) -> tuple[torch.Tensor, float]:
+def fitted(inputs: Inputs, labels: torch.Tensor, errors: torch.Tensor) -> tuple[torch.Tensor, float]:
     """What the linear model predicts at the last 200 roots after seeing the others, and its penalty."""
     network, rows = SelectorNetwork(SHAPE).eval(), slice(0, 400)
     deviation = label_deviation(labels, errors, torch.arange(600) < 400)
     seen = Inputs(*(block[rows] for block in inputs))
-    prompts = torch.arange(400) // 8
-    penalty = fit_linear(network, seen, labels[rows], deviation[rows], TIMES[rows], prompts, **changes)
+    penalty = fit_linear(network, seen, labels[rows], deviation[rows], TIMES[rows], torch.arange(400) // 8)
     with torch.no_grad():
         encoded = network.encoder(Inputs(*(block[400:] for block in inputs)))
         return network.linear_bias + encoded @ network.linear_weight.T, penalty
@@ -41,12 +44,37 @@ def test_it_finds_a_direction_of_the_hidden_states():
     assert error < 0.2 * (truth[400:] - truth.mean(0)).square().mean()
 
 
-def test_a_block_that_is_left_out_tells_nothing():
+def test_a_column_of_zeros_gets_no_weight():
+    """Encoded inputs that are blanked out tell nothing, though the network sees them again later."""
     inputs, truth, labels = world(noise=0.1)
-    without = [block for block in BLOCKS if block != "draft_hidden_root"]
-    predicted, _ = fitted(inputs, labels, torch.full_like(labels, 0.1), blocks=without)
-    error = (predicted - truth[400:]).square().mean()
-    assert error > 0.8 * (truth[400:] - truth.mean(0)).square().mean()
+    network = SelectorNetwork(SHAPE).eval()
+    network.encoder.fit(inputs)
+    encoded = network.encoder(inputs)
+    kept = torch.ones(SHAPE.width)
+    kept[2 * SHAPE.components : 3 * SHAPE.components] = 0  # the draft's state at the root
+    fit_weights(network, encoded * kept, labels, torch.full_like(labels, 0.1), TIMES, torch.arange(600) // 8)
+    assert network.linear_weight[:, kept == 0].abs().max() < 1e-12
+    predicted = network.linear_bias + encoded @ network.linear_weight.T
+    error = (predicted - truth).square().mean()
+    assert error > 0.8 * (truth - truth.mean(0)).square().mean()
+
+
+@pytest.mark.parametrize(("noise", "prompts"), [(0.1, 75), (1.0, 75), (3.0, 3)])
+def test_it_is_the_cross_validated_ridge_regression_of_scikit_learn(noise: float, prompts: int):
+    inputs, _, labels = world(noise)
+    deviation = 0.5 + torch.rand(labels.shape, generator=torch.Generator().manual_seed(3))
+    groups = torch.arange(600) * prompts // 600
+    network = SelectorNetwork(SHAPE).eval()
+    penalty = fit_linear(network, inputs, labels, deviation, TIMES, groups)
+    features = network.encoder(inputs).double().numpy()
+    weights = 1 / deviation.double().square().mean(1).numpy()
+    search = GridSearchCV(
+        Ridge(), {"alpha": PENALTIES}, scoring="neg_mean_squared_error", cv=GroupKFold(min(5, prompts))
+    )
+    search.fit(features, labels.double().numpy(), groups=groups.numpy(), sample_weight=weights / weights.mean())
+    assert penalty == search.best_params_["alpha"]
+    assert network.linear_weight.numpy() == pytest.approx(np.float32(search.best_estimator_.coef_), abs=1e-6)
+    assert network.linear_bias.numpy() == pytest.approx(np.float32(search.best_estimator_.intercept_), abs=1e-6)
 
 
 def test_noise_is_shrunk_away():
@@ -65,6 +93,6 @@ def test_uncertain_labels_weigh_less():
     errors = torch.where(bad, 4.0, 0.1)[:, None].expand_as(labels)
     mistakes = []
     for given in (errors, torch.full_like(labels, 1.0)):
-        predicted, _ = fitted(inputs, labels, given, penalty=10.0)
+        predicted, _ = fitted(inputs, labels, given)
         mistakes.append(float((predicted - truth[400:]).square().mean()))
     assert mistakes[0] < 0.9 * mistakes[1]

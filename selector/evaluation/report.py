@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from selector.checkpoint import SelectorCheckpoint
 from selector.config import EvaluateConfig
@@ -63,10 +64,11 @@ def evaluate(
     for checkpoint in checkpoints:
         check_fit(checkpoint, dataset)
     train, test = split(dataset, test_prompts, training)
-    results = evaluate_verifiers(checkpoints, train, test, profile, config)
-    if config.study:
-        source = dataset if training is None else training
-        results = _studied(results, source, profile, config, checkpoints)
+    with threadpool_limits(1):  # on small matrices the threads of numpy, torch and scikit-learn get in each other's way
+        results = evaluate_verifiers(checkpoints, train, test, profile, config)
+        if config.study:
+            source = dataset if training is None else training
+            results = _studied(results, source, profile, config, checkpoints)
     rows = all_rows(results)
     html = report_html(results, Setting(train, test, profile, config, list(checkpoints)))
     folder.mkdir(parents=True, exist_ok=True)

@@ -6,12 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from evaluation_worlds import SPACE, EvenNetwork, make_checkpoint, make_dataset
 from rich.console import Console
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from selector.checkpoint import SelectorCheckpoint
 from selector.config import EvaluateConfig
 from selector.errors import UserError
+from selector.evaluation import report
 from selector.evaluation.console import print_rows
 from selector.evaluation.metrics import METRICS
 from selector.evaluation.report import all_rows, evaluate, evaluate_verifiers, split
@@ -182,3 +185,20 @@ def test_senseless_settings_are_refused(tmp_path: Path, profile: LatencyProfile,
     with pytest.raises(UserError, match=rf"^evaluate\.{next(iter(changes))} is "):
         evaluate([make_checkpoint()], make_dataset(), profile, config, tmp_path / "out", test_prompts=TEST)
     assert not (tmp_path / "out").exists()
+
+
+def test_it_computes_with_one_thread_and_gives_the_others_back(
+    tmp_path: Path, profile: LatencyProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two pools of threads that wait for each other have made it thirty times slower."""
+    seen, original = set(), report.evaluate_verifiers
+
+    def watched(*arguments: object) -> object:
+        seen.update({torch.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())})
+        return original(*arguments)
+
+    monkeypatch.setattr(report, "evaluate_verifiers", watched)
+    with threadpool_limits(2):
+        evaluate([], make_dataset(prompts=4), profile, CONFIG, tmp_path, test_prompts=TEST[:1])
+        assert torch.get_num_threads() == 2
+    assert seen == {1}

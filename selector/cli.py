@@ -93,11 +93,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run a verb. Bad input prints one sentence and gives exit code 2."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     parser = build_parser()
-    try:
-        parsed: Namespace = parser.parse_args(argv)
-    except UnicodeDecodeError as error:
-        print(f"ddte: the configuration file is not UTF-8 text ({error}): save it as UTF-8.", file=sys.stderr)
-        return 2
+    parsed: Namespace = parser.parse_args(argv)
     arguments = parser.instantiate(parsed)[parsed.verb]
     try:
         code = int(VERBS[parsed.verb].run(arguments) or 0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -22,6 +20,8 @@ from selector.config import (
     PairConfig,
     TrainConfig,
 )
+from selector.config_file import ConfigFile
+from selector.sentences import sentence
 
 SECTIONS: dict[str, type] = {
     "pair": PairConfig,
@@ -35,16 +35,11 @@ SECTIONS: dict[str, type] = {
 
 
 class Parser(ArgumentParser):
-    """Errors are one sentence; a key that does not exist is answered with the nearest one that does."""
+    """Errors are one sentence, exit code 2."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        message = re.sub(r"^Parser key ", "", " ".join(str(message).split()))
-        unknown = re.search(r"(?:option '|arguments: --|key \")([\w.]+)", message)
-        keys = [f"{name}.{key}" for name, section in SECTIONS.items() for key in section.__annotations__]
-        near = difflib.get_close_matches(unknown[1], keys, n=1, cutoff=0.7) if unknown else []
-        hint = f" Did you mean {near[0]!r}?" if near and unknown and near[0] != unknown[1] else ""
-        prog = re.sub(r" \[[^]]*\]", "", self.prog)
-        print(f"{prog}: {message.rstrip('.')}.{hint}", file=sys.stderr)
+        """See `sentence`."""
+        print(sentence(self, str(message)), file=sys.stderr)
         raise SystemExit(2)
 
 
@@ -73,7 +68,7 @@ def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb], dest: str, comm
 
 
 def _add_sections(parser: ArgumentParser, shown: set[str]) -> None:
-    parser.add_argument("--config", action="config", help="a pair's YAML file, as configs/smollm2-135m.yaml")
+    parser.add_argument("--config", action=ConfigFile, help="a pair's YAML file, as configs/smollm2-135m.yaml")
     for name, section in SECTIONS.items():
         before = len(parser._actions)
         parser.add_class_arguments(section, name)

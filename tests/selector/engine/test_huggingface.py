@@ -173,7 +173,7 @@ def test_layers_behind_accelerates_hooks(target_llama: LlamaForCausalLM) -> None
         model.extend(torch.tensor([3, 4]), [-1, 0])
         model.keep([0, 1])
     tree = torch.tensor([5, 6, 7]), [-1, -1, 1]
-    assert torch.equal(mapped.extend(*tree).logits, plain.extend(*tree).logits)
+    torch.testing.assert_close(mapped.extend(*tree).logits, plain.extend(*tree).logits)  # one of them is packed
 
 
 def test_a_shared_draft_needs_the_target_on_one_device(folders: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import mode
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def evaluate(
 
     Returns:
         rows `{"verifier", "policy", "metric", "value", "low", "high", "n_prompts"}`, those of metrics.json; an
-        undefined figure or interval is None.
+        undefined figure or interval is None. Several seeds are averaged, and each has its own rows beside.
 
     Raises:
         UserError: a senseless configuration, checkpoints that do not fit the data, or no prompts to choose or to
@@ -93,7 +94,18 @@ def check_config(config: EvaluateConfig) -> None:
 def all_rows(results: Sequence[VerifierResult]) -> list[dict[str, Any]]:
     """The rows of metrics.json."""
     best = max(results, key=lambda result: result.static_rate)
-    return [row for result in results for row in metric_rows(result.scores, best.scores)]
+    return [row for result in results for row in (*metric_rows(result.scores, best.scores), *_seed_rows(result))]
+
+
+def _seed_rows(result: VerifierResult) -> list[dict[str, Any]]:
+    """Each of several seeds by itself, in the order of the checkpoints; the other rows hold their mean."""
+    policies = [policy for policy in result.scores.outcomes if policy.startswith("selector_")]
+    ratios = {policy: result.run_ratios(policy) for policy in policies}
+    return [
+        {"verifier": result.verifier, "policy": policy, "metric": f"ratio_to_best_static_seed_{number}",
+         **ratio._asdict(), "n_prompts": len(result.scores.roots.prompt_names)}
+        for policy, runs in ratios.items() if len(runs) > 1 for number, ratio in enumerate(runs, 1)
+    ]  # fmt: skip
 
 
 def _studied(
@@ -182,6 +194,6 @@ def _evaluate_verifier(
     scores = Scores(verifier, roots, outcomes, counts, config.level)
     if not checkpoints:
         return VerifierResult(scores, static_rate)
-    selector = f"selector_{checkpoints[0].config.default_head}"
+    selector = f"selector_{mode(checkpoint.config.default_head for checkpoint in checkpoints)}"
     cells = tuple(cell_table(scores, selector, seed=config.seed))
     return VerifierResult(scores, static_rate, selector, predicted, cells, losses(scores, selector))

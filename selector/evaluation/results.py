@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,8 +10,8 @@ from selector.evaluation.bootstrap import Floats, Interval
 from selector.evaluation.calibration import Bin, reliability
 from selector.evaluation.cells import Cell, Losses
 from selector.evaluation.metrics import Scores
+from selector.evaluation.opponents import play
 from selector.evaluation.study import Finding
-from selector.throughput import throughput
 from selector.trees.expansion import ActionSpace, Expansion
 
 
@@ -21,8 +21,9 @@ class VerifierResult:
 
     Attributes:
         static_rate: throughput of its best static tree on the training prompts.
-        selector: the policy that the headline speaks of, the head that was better in validation; None without one.
-        predicted: the regressor's `E[tau + 1]`, `[roots, actions]`.
+        selector: the policy that the headline speaks of, the head that was better in validation (with most seeds); None
+            without one.
+        predicted: `E[tau + 1]` by the first seed's regressor, `[roots, actions]`.
         cells: ratios of `selector` to the best static tree by task and setting.
         findings: of the study.
         losses: how often and how much `selector` is below the best static tree.
@@ -66,15 +67,15 @@ class VerifierResult:
         shares: Floats = counts / max(counts.sum(), 1)
         return shares
 
-    def run_ratios(self, policy: str) -> list[float]:
-        """Throughput over that of the best static tree, run by run (one run a seed)."""
-        outcome, roots = self.scores.outcomes[policy], self.scores.roots
-        rows, base = np.arange(len(roots)), self.scores.outcomes["best_static"].throughput
-        runs = [(roots.efficiency[rows, actions], roots.selector_times[rows, actions]) for actions in outcome.actions]
-        return [float(throughput(*run, roots.trajectories) / base) for run in runs]
+    def run_ratios(self, policy: str) -> list[Interval]:
+        """Throughput over that of the best static tree, run by run (one run a seed), on the same resamples."""
+        scores, static = self.scores, self.scores.outcomes["best_static"]
+        times, actions = scores.roots.selector_times, scores.outcomes[policy].actions
+        runs = [{"run": play(scores.roots, chosen, times), "best_static": static} for chosen in actions]
+        return [replace(scores, outcomes=outcomes).ratio("run", "best_static") for outcomes in runs]
 
     def calibration(self) -> dict[str, list[Bin]]:
-        """Reliability of the regressor over all actions, and at the actions that it chooses itself."""
+        """Reliability of the first seed's regressor over all actions, and at the actions that it chooses itself."""
         if self.predicted is None:
             return {}
         labels, rows = self.scores.roots.efficiency, np.arange(len(self.predicted))

@@ -31,6 +31,10 @@ class Setting:
     config: EvaluateConfig
     checkpoints: list[SelectorCheckpoint]
 
+    def selectors(self, verifier: str) -> list[SelectorCheckpoint]:
+        """One verifier's; several are training seeds."""
+        return [checkpoint for checkpoint in self.checkpoints if checkpoint.config.verifier == verifier]
+
 
 def report_html(results: Sequence[VerifierResult], setting: Setting) -> str:
     """The whole report."""
@@ -54,9 +58,13 @@ def _words(results: Sequence[VerifierResult], setting: Setting) -> Iterator[str]
     yield group(_tile(result) for result in _selected(results))
     best = max(results, key=lambda result: result.static_rate)
     cards = [
-        card(result.verifier, bullets([*words.selector_sentences(result, best), words.oracle_sentence(result)]))
+        card(result.verifier, bullets([
+            *words.selector_sentences(result, best),
+            *words.training_sentences(result, setting.selectors(result.verifier)),
+            words.oracle_sentence(result),
+        ]))
         for result in _selected(results)
-    ]
+    ]  # fmt: skip
     yield "<h2>In short</h2>"
     yield f"<p>{escape(' '.join(words.overview(results)))}</p>"
     yield group(cards, "grid wide")
@@ -176,7 +184,8 @@ def _calibration(result: VerifierResult) -> str:
         for name, bins in result.calibration().items() for place, entry in enumerate(bins)
     ]  # fmt: skip
     header = ["over", "decile", "predicted", "measured", "difference", "labels"]
-    return card("Predicted block efficiency", table(header, rows))
+    note = "Predictions of the first seed." if len(result.run_ratios("selector_regressor")) > 1 else ""
+    return card("Predicted block efficiency", table(header, rows), note)
 
 
 def _setting(setting: Setting) -> Iterator[str]:
@@ -184,7 +193,8 @@ def _setting(setting: Setting) -> Iterator[str]:
     tasks = {task: test.tasks.count(task) for task in sorted(set(test.tasks))}
     settings = sorted({(round(t, 6), round(p, 6)) for t, p in test.settings.tolist()})
     machine = "; ".join(f"{name}: {value}" for name, value in profile.machine.items())
-    trained = [f"{c.config.verifier} (data {c.config.data_hash[:12]})" for c in setting.checkpoints]
+    verifiers = dict.fromkeys(checkpoint.config.verifier for checkpoint in setting.checkpoints)
+    trained = [_trained(verifier, setting.selectors(verifier)) for verifier in verifiers]
     yield "<h2>Setting</h2>"
     yield card("What this holds for", facts([
         ("machine", machine or "not recorded"),
@@ -206,6 +216,12 @@ def _setting(setting: Setting) -> Iterator[str]:
         ("evaluated with", ", ".join(f"{name} {version}" for name, version in versions().items())
                            + f", revision {git_revision() or 'unknown'}"),
     ]))  # fmt: skip
+
+
+def _trained(verifier: str, checkpoints: Sequence[SelectorCheckpoint]) -> str:
+    seeds = f"{len(checkpoints)} seeds, " if len(checkpoints) > 1 else ""
+    hashes = dict.fromkeys(checkpoint.config.data_hash[:12] for checkpoint in checkpoints)
+    return f"{verifier} ({seeds}data {' and '.join(hashes)})"
 
 
 def _profile(profile: LatencyProfile) -> str:

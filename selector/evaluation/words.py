@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import stdev
 
+from selector.checkpoint import SelectorCheckpoint
 from selector.evaluation.bootstrap import Interval
 from selector.evaluation.results import VerifierResult
 
@@ -78,7 +80,7 @@ def selector_sentences(result: VerifierResult, best: VerifierResult) -> list[str
     gap = scores.gap_recovered(policy)
     if gap.value is not None and result.oracle_gap.value and result.oracle_gap.value > 1 + SMALL_GAP:
         sentences.append(f"Share of the gap between best static and oracle that it recovers: {percent(gap)}.")
-    return [*sentences, _losing(result), *_seeds(result)]
+    return [*sentences, _losing(result)]
 
 
 def _against_static(result: VerifierResult, ratio: Interval) -> str:
@@ -120,11 +122,40 @@ def _losing(result: VerifierResult) -> str:
     )
 
 
-def _seeds(result: VerifierResult) -> list[str]:
-    ratios = result.run_ratios(result.selector or "")
+def training_sentences(result: VerifierResult, checkpoints: Sequence[SelectorCheckpoint]) -> list[str]:
+    """What became of the training of one verifier's `checkpoints`: what was kept, and how far its seeds are apart."""
+    ratios, actions = result.run_ratios(result.selector or ""), result.scores.outcomes[result.selector or ""].actions
+    sentences = _kept([checkpoint.config.metrics for checkpoint in checkpoints])
     if len(ratios) < 2:
-        return []
-    return [f"Mean of {len(ratios)} training seeds; one by one: {', '.join(f'{ratio:.3f}' for ratio in ratios)}."]
+        return sentences
+    values = [ratio.value or 0.0 for ratio in ratios]
+    found = f"Mean of {len(values)} training seeds; one by one: {', '.join(map(with_interval, ratios))}. "
+    if (actions == actions[0]).all():
+        return [f"{found}They choose alike at every root, so training differs in nothing here.", *sentences]
+    winners = sum(verdict(ratio) == "gain" for ratio in ratios)
+    found += (
+        f"They lie between {min(values):.3f} and {max(values):.3f}, with a standard deviation of {stdev(values):.3f}; "
+        f"{winners} of {len(values)} are a gain by themselves. Intervals are over prompts and do not hold that spread."
+    )
+    heads: list[str] = [checkpoint.config.default_head for checkpoint in checkpoints]
+    head = (result.selector or "").removeprefix("selector_")
+    if len(set(heads)) > 1:
+        found += (
+            f" All figures are those of the {head} head, which validation preferred for {heads.count(head)} of them."
+        )
+    return [found, *sentences]
+
+
+def _kept(metrics: Sequence[dict[str, float]]) -> list[str]:
+    """Which networks validation kept; nothing where the checkpoints do not say."""
+    known = [entry for entry in metrics if {"learned", "corrected"} <= entry.keys()]
+    counts = {
+        "one tree for all roots, as nothing beat that": sum(not entry["learned"] for entry in known),
+        "the linear model": sum(bool(entry["learned"]) and not entry["corrected"] for entry in known),
+        "the MLP on top of it": sum(bool(entry["corrected"]) for entry in known),
+    }
+    kept = [f"{name} ({count} of {len(known)})" if len(known) > 1 else name for name, count in counts.items() if count]
+    return [f"Kept after training, by validation prompts: {'; '.join(kept)}."] if kept else []
 
 
 def oracle_sentence(result: VerifierResult) -> str:
@@ -137,7 +168,7 @@ def oracle_sentence(result: VerifierResult) -> str:
         "the same samples do both, which flatters it."
     )
     if gap.low is None or gap.low <= 1:
-        return text + " That gap is too small to learn from these labels: take more samples a root or more prompts."
+        return text + " These labels do not show a gap to learn from: take more samples a root or more prompts."
     if gap.value is not None and gap.value < 1 + SMALL_GAP:
         return text + " That gap is real but under 1%: too small to be worth a selector."
     return text

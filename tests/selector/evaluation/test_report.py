@@ -96,7 +96,7 @@ def test_noise_alone_is_called_too_small_to_learn(tmp_path: Path, flat_profile: 
     dataset = make_dataset(prompts=40, constant=2.0, noise=0.2)
     evaluate([make_checkpoint()], dataset, flat_profile, STUDIED, tmp_path, test_prompts=TEST)
     html = (tmp_path / "report.html").read_text()
-    assert "too small to learn" in html
+    assert "do not show a gap to learn from" in html
     assert "no difference shown" in html
 
 
@@ -129,6 +129,40 @@ def test_seeds_of_one_verifier_are_averaged(profile: LatencyProfile) -> None:
     both = figure(rows_of([short, long], dataset, profile), "selector_policy", "tokens_per_second")
     low, high = sorted(row["value"] for row in alone)
     assert low < both["value"] < high
+
+
+def test_every_seed_is_told_with_its_interval(tmp_path: Path, profile: LatencyProfile) -> None:
+    """Each seed's rows are those that an evaluation of it alone has, and the words say how far they are apart."""
+    metrics = {"learned": 1.0, "corrected": 0.0}
+    seeds = [
+        make_checkpoint(metrics=metrics),
+        make_checkpoint(easy=(1, 0, 0), metrics=metrics | {"learned": 0.0}, default_head="regressor"),
+        make_checkpoint(easy=(2, 0, 3), metrics=metrics | {"corrected": 1.0}, default_head="regressor"),
+    ]
+    rows = evaluate(seeds, make_dataset(), profile, CONFIG, tmp_path, test_prompts=TEST)
+    values = []
+    for head in ("policy", "regressor"):
+        for number, seed in enumerate(seeds, 1):
+            alone = figure(rows_of([seed], make_dataset(), profile), f"selector_{head}", "ratio_to_best_static")
+            told = figure(rows, f"selector_{head}", f"ratio_to_best_static_seed_{number}")
+            assert {**told, "metric": "ratio_to_best_static"} == pytest.approx(alone)
+            values.append(told["value"])
+    assert not any("_seed_" in row["metric"] for row in rows_of(seeds[:1], make_dataset(), profile))
+    html = (tmp_path / "report.html").read_text()
+    low, high = min(values), max(values)
+    assert f"They lie between {low:.3f} and {high:.3f}, with a standard deviation of" in html
+    assert "2 of 3 are a gain by themselves" in html
+    assert "the regressor head, which validation preferred for 2 of them" in html
+    assert "one tree for all roots, as nothing beat that (1 of 3); the linear model (1 of 3)" in html
+    assert "specinfer (3 seeds, data 000000000000)" in html
+
+
+def test_seeds_that_choose_alike_are_said_to(tmp_path: Path, profile: LatencyProfile) -> None:
+    seeds = [make_checkpoint(metrics={"learned": 1.0, "corrected": 0.0})] * 2
+    evaluate(seeds, make_dataset(), profile, CONFIG, tmp_path, test_prompts=TEST)
+    html = (tmp_path / "report.html").read_text()
+    assert "They choose alike at every root" in html
+    assert "Kept after training, by validation prompts: the linear model (2 of 2)." in html
 
 
 def test_a_second_data_set_is_scored_whole(tmp_path: Path, profile: LatencyProfile) -> None:

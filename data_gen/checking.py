@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
 from selector.errors import UserError
+from selector.manifest import FILE_NAME, REMEDY, Unit
+from selector.parquet import count_rows
+from selector.provenance import read_json
 from selector.records import RootDataset
 from selector.trees.expansion import ActionSpace, Expansion
 
+SECTIONS = ("pair", "action_space", "generate")  # of the configuration: what a data set depends on
 ROUNDING = 2.0**-10  # two neighbours in float16 differ by at most this share of them
 
 
 def check_data_set(folder: Path | str, console: Console | None = None) -> None:
     """Print tables of what is there. Raises UserError at the first thing that cannot be.
 
-    Beside what `RootDataset.load` refuses: a root that comes twice, and a label that falls with depth.
+    Beside what `RootDataset.load` refuses: a manifest that does not count all that is in the shards, a root that comes
+    twice, and a label that falls with depth.
     """
     folder, console = Path(folder), console or Console()
     data = RootDataset.load(folder)
+    check_manifest_keys(folder / FILE_NAME)
+    check_counted(data, folder / "shards")
     check_twice(data)
     for verifier, labels in data.efficiency.items():
         check_monotone(verifier, labels, data.manifest.space)
@@ -33,6 +42,34 @@ def check_data_set(folder: Path | str, console: Console | None = None) -> None:
     failed = Counter(unit.error for unit in data.manifest.units if unit.status == "failed")
     for reason, count in failed.most_common():
         console.print(f"{count} trajectories failed: {reason}", markup=False)
+
+
+def check_manifest_keys(path: Path) -> None:
+    """Sections and units are whole: what reads a manifest fills in defaults, which would hide a cut by hand."""
+    manifest = read_json(path, REMEDY)
+    for section in SECTIONS:
+        if not isinstance(manifest["config"].get(section), dict):
+            raise UserError(f"config.{section} of {str(path)!r} is missing: {REMEDY}.")
+    for place, unit in enumerate(manifest["units"]):
+        missing = next((entry.name for entry in fields(Unit) if entry.name not in unit), None)
+        if missing is not None:
+            raise UserError(f"{missing} of unit {place} in {str(path)!r} is missing: {REMEDY}.")
+
+
+def check_counted(data: RootDataset, shards: Path) -> None:
+    """All units have ended, and the manifest knows every shard and every verifier's column."""
+    manifest = data.manifest
+    pending = sum(unit.status == "pending" for unit in manifest.units)
+    if pending:
+        raise UserError(f"complete is true, and {pending} units are pending: finish the data set with `ddte generate`.")
+    counted = manifest.shard_rows()
+    for path in sorted(shards.glob("*.parquet")):
+        if path.name not in counted and (rows := count_rows(path)):
+            raise UserError(f"shard {str(path)!r} holds {rows} roots that the manifest does not count: {REMEDY}.")
+    for name in pq.read_schema(shards / next(iter(counted))).names:
+        verifier = name.removeprefix("efficiency_")
+        if verifier != name and verifier not in manifest.verifiers:
+            raise UserError(f"verifiers is {manifest.verifiers}, and the shards have labels of {verifier!r}: {REMEDY}.")
 
 
 def check_twice(data: RootDataset) -> None:

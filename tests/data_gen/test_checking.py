@@ -1,6 +1,7 @@
 """`ddte generate --check`: a sound set gives a table, a spoiled one a sentence."""
 
-from dataclasses import replace
+import json
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -61,7 +62,8 @@ def cells(out: str, first: str) -> list[str]:
 
 def test_failures_are_counted_with_their_reasons(folder, capsys):
     manifest = Manifest.load(folder)
-    manifest.units[2] = replace(manifest.units[2], status="failed", rows=0, error="out of memory [x]")
+    (folder / "shards" / manifest.units[2].shard).unlink()
+    manifest.units[2] = replace(manifest.units[2], status="failed", shard="", rows=0, error="out of memory [x]")
     manifest.save(folder)
     check_data_set(folder, Console(width=200))
     assert "1 failed" in (out := capsys.readouterr().out)
@@ -136,3 +138,42 @@ def test_an_unfinished_set_and_no_set_are_refused(folder, tmp_path):
         check_data_set(folder, QUIET)
     with pytest.raises(UserError, match=r"no manifest\.json"):
         check_data_set(tmp_path / "nowhere", QUIET)
+
+
+def set_unit(key, value):
+    return lambda manifest: manifest["units"][1].update({key: value})
+
+
+def drop(*path):
+    """Remove a key, or an entry of a list, of the manifest."""
+
+    def change(manifest):
+        *above, last = path
+        for key in above:
+            manifest = manifest[key]
+        del manifest[last]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (drop("units", 1), r"part-00001\.parquet' holds [0-9] roots that the manifest does not count"),
+        (set_unit("rows", 0), r"part-00001\.parquet' holds [0-9] roots that the manifest does not count"),
+        (set_unit("rows", 2), "the manifest says 2"),
+        (set_unit("status", "failed"), r"part-00001\.parquet' holds [0-9] roots"),
+        (set_unit("status", "pending"), "complete is true, and 1 units are pending"),
+        (drop("verifiers", 0), r"verifiers is \['traversal'\], and the shards have labels of 'nss'"),
+        *((drop("units", 1, key), f"{key}|damaged") for key in ("id", "status", "shard", "rows", "seconds", "error")),
+        *((drop("config", key), f"config.{key} of .* is missing") for key in ("pair", "action_space", "generate")),
+        *((drop(field.name), f"{field.name} of .*(is missing|is None)") for field in fields(Manifest)),
+    ],
+)
+def test_a_manifest_cut_by_hand_is_refused(folder, change, words):
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=words):
+        check_data_set(folder, QUIET)

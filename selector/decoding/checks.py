@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Collection, Sequence
+from numbers import Integral
+from reprlib import repr as short
 from typing import Any
 
 from selector.config import DecodeConfig
@@ -39,10 +42,29 @@ def check_length(models: dict[str, LanguageModel], prompt_length: int, max_new_t
         )
 
 
-def check_seed(seed: int) -> None:
-    """Refuse a seed that torch does not take."""
-    if not SEEDS[0] <= seed <= SEEDS[1]:
-        raise UserError(f"seed is {seed}: give an integer from -2**63 to 2**64 - 1.")
+def check_call(max_new_tokens: Any, sampling: Any, seed: Any, stop_strings: Any) -> None:
+    """Refuse arguments of another kind, and a seed that torch does not take."""
+    if not _is_whole(max_new_tokens):
+        raise UserError(f"max_new_tokens is {max_new_tokens!r}: give a whole number of 1 or more.")
+    if not isinstance(sampling, Sampling):
+        raise UserError(f"sampling is {sampling!r}: give a Sampling, as Sampling(temperature=0.7).")
+    if not _is_whole(seed) or not SEEDS[0] <= seed <= SEEDS[1]:
+        raise UserError(f"seed is {seed!r}: give an integer from -2**63 to 2**64 - 1.")
+    texts = (stop_strings,) if isinstance(stop_strings, str) else stop_strings
+    if not isinstance(texts, Collection) or not all(isinstance(text, str) for text in texts):
+        raise UserError(f"stop_strings is {stop_strings!r}: give a text, or a list of texts.")
+
+
+def token_ids(name: str, tokens: Any, way_out: str) -> list[int]:
+    """Token ids as whole numbers; a tensor's or an array's are taken too."""
+    try:
+        return [operator.index(token) for token in tokens]
+    except TypeError:
+        raise UserError(f"{name} is {short(tokens)}: give {way_out}.") from None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_expansion(expansion: tuple[int, ...]) -> Expansion:

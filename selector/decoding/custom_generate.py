@@ -19,7 +19,7 @@ from selector.checkpoint import SelectorCheckpoint
 from selector.config import PairConfig
 from selector.decoding.checks import check_expansion, check_length, check_tokens
 from selector.decoding.decoder import Decoder
-from selector.decoding.generate_arguments import check_arguments, refuse
+from selector.decoding.generate_arguments import check_arguments, check_kinds, refuse
 from selector.decoding.stats import DecodeStats
 from selector.decoding.stopping import CriteriaStopping
 from selector.engine.huggingface import Pair, check_draft, pair_with
@@ -45,7 +45,7 @@ def ddte_generate(
     generation_config: GenerationConfig,
     *,
     checkpoint: Path | str | None = None,
-    draft: PreTrainedModel | str = PairConfig.draft,
+    draft: PreTrainedModel | Path | str = PairConfig.draft,
     verifier: str | None = None,
     expansion: Expansion | tuple[int, int, int] | None = None,
     guard: bool = True,
@@ -64,6 +64,7 @@ def ddte_generate(
     a text is honoured (`stopping_criteria` too, asked after each token). Raises UserError for an argument that
     cannot be honoured, a selector of another pair, and a text that may grow past a model's positions.
     """
+    check_kinds(checkpoint=checkpoint, draft=draft, verifier=verifier, expansion=expansion, guard=guard)
     sampling = check_arguments(input_ids, generation_config, logits_processor, model_kwargs)
     for name, value in {"assistant_model": assistant_model, "synced_gpus": synced_gpus or None}.items():
         if value is not None:
@@ -71,6 +72,7 @@ def ddte_generate(
     settings = _Settings(
         str(checkpoint) if checkpoint else None, verifier, tuple(expansion) if expansion else None, guard
     )
+    draft = str(draft) if isinstance(draft, Path) else draft
     decoder = _decoder(model, draft, settings, tokenizer)
     prompt = [int(token) for token in input_ids[0].tolist()]
     check_tokens(prompt, decoder.pair.target.vocab_size)

@@ -11,7 +11,7 @@ import torch
 from selector.checkpoint import SelectorCheckpoint
 from selector.checkpoint_config import Head
 from selector.config import PairConfig
-from selector.decoding.checks import check_branches, check_length, check_seed, check_tokens, check_warp
+from selector.decoding.checks import check_branches, check_call, check_length, check_tokens, check_warp, token_ids
 from selector.decoding.generation import Generation, Step
 from selector.decoding.guard import PLAIN, Guard
 from selector.decoding.policies import FixedPolicy, Policy, SelectorPolicy
@@ -106,7 +106,7 @@ class Decoder:
         `end_ids` None takes the pair's. Raises UserError for an empty prompt, an unknown token, settings out of
         range, and a text that may grow past a model's positions, before anything runs.
         """
-        ids, stopping = self._prepare(prompt, max_new_tokens, seed, stop_strings, end_ids, chat_template)
+        ids, stopping = self._prepare(prompt, max_new_tokens, sampling, seed, stop_strings, end_ids, chat_template)
         return self._with_text(self.steps(ids, stopping, sampling, seed), stopping)
 
     def generate(
@@ -121,7 +121,7 @@ class Decoder:
         chat_template: bool = True,
     ) -> Generation:
         """The whole text; see `stream`."""
-        ids, stopping = self._prepare(prompt, max_new_tokens, seed, stop_strings, end_ids, chat_template)
+        ids, stopping = self._prepare(prompt, max_new_tokens, sampling, seed, stop_strings, end_ids, chat_template)
         stats = DecodeStats()
         for step in self.steps(ids, stopping, sampling, seed):
             stats = step.stats
@@ -130,7 +130,10 @@ class Decoder:
 
     def encode(self, prompt: str | Sequence[int], chat_template: bool = True) -> list[int]:
         """Checked token ids of a prompt."""
-        ids = self.pair.encode(prompt, chat_template) if isinstance(prompt, str) else [int(token) for token in prompt]
+        if isinstance(prompt, str):
+            ids = self.pair.encode(prompt, chat_template)
+        else:
+            ids = token_ids("prompt", prompt, "a text, or a list of token ids")
         check_tokens(ids, self.pair.target.vocab_size)
         return ids
 
@@ -138,15 +141,16 @@ class Decoder:
         self,
         prompt: str | Sequence[int],
         max_new_tokens: int,
+        sampling: Sampling,
         seed: int,
         stop_strings: str | Sequence[str],
         end_ids: Sequence[int] | None,
         chat_template: bool,
     ) -> tuple[list[int], Stopping]:
         pair = self.pair
-        check_seed(seed)
+        check_call(max_new_tokens, sampling, seed, stop_strings)
         ids = self.encode(prompt, chat_template)
-        ends = pair.end_ids if end_ids is None else end_ids
+        ends = pair.end_ids if end_ids is None else token_ids("end_ids", end_ids, "a list of token ids")
         stopping = Stopping(max_new_tokens, ends, stop_strings, pair.decode)
         check_length({"target": pair.target, "draft": pair.draft}, len(ids), max_new_tokens)
         return ids, stopping
@@ -155,7 +159,7 @@ class Decoder:
         """The decoding loop on checked token ids, until `ending` has its end; the steps hold tokens and no text."""
         pair, stats = self.pair, DecodeStats()
         stopwatch = Stopwatch(stats.seconds)
-        generator = torch.Generator(pair.target.device).manual_seed(seed)
+        generator = torch.Generator(pair.target.device).manual_seed(int(seed))
         draft_sampling = sampling if isinstance(self.draft_warp, str) else Sampling(*self.draft_warp)
         sequence = SpeculativeSequence(pair.target, pair.draft, sampling, draft_sampling, generator, stopwatch)
         if self.guard is not None:

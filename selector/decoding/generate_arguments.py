@@ -6,7 +6,9 @@ What is honoured is listed; whatever else is set, in this or a later version of 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from reprlib import repr as short
+from types import NoneType
 from typing import Any
 
 import torch
@@ -38,6 +40,23 @@ SAMPLING_ONLY = {"min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"}
 OFF = {"guidance_scale": 1, "min_new_tokens": 0}  # values without effect that are not the defaults
 MODEL_INPUTS = {"attention_mask", "position_ids", "cache", "past_key_values", "use_cache", "logits_to_keep"}
 WAY_OUT = "leave it out, or call generate without custom_generate"
+
+
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "checkpoint": ((str, Path, NoneType), "a checkpoint folder"),
+    "draft": ((str, Path, torch.nn.Module), "a draft folder, a hub id or a loaded model"),
+    "verifier": ((str, NoneType), "a verifier's name"),
+    "expansion": ((tuple, list, NoneType), "(K, L1, L2)"),
+    "guard": ((bool,), "True or False"),
+}
+
+
+def check_kinds(**given: Any) -> None:
+    """Refuse own arguments of `ddte_generate` that are of another kind."""
+    for name, value in given.items():
+        kinds, way_out = KINDS[name]
+        if not isinstance(value, kinds):
+            raise UserError(f"{name} is {short(value)}: give {way_out}.")
 
 
 def check_arguments(

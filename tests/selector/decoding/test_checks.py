@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from conftest import tiny_llama
 from table_model import TableModel
 
@@ -67,6 +69,47 @@ def test_seeds_that_torch_does_not_take(seed: int) -> None:
         decoder.stream([1], max_new_tokens=2, seed=seed)
     for good in (2**64 - 1, -(2**63)):
         decoder.generate([1], 2, seed=good)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "way_out"),
+    [
+        ("max_new_tokens", "4", "give a whole number of 1 or more"),
+        ("max_new_tokens", 4.0, "give a whole number of 1 or more"),
+        ("max_new_tokens", None, "give a whole number of 1 or more"),
+        ("max_new_tokens", True, "give a whole number of 1 or more"),
+        ("sampling", 0.7, "give a Sampling, as Sampling"),
+        ("sampling", None, "give a Sampling, as Sampling"),
+        ("seed", "1", "give an integer from"),
+        ("seed", None, "give an integer from"),
+        ("seed", 1.5, "give an integer from"),
+        ("stop_strings", 3, "give a text, or a list of texts"),
+        ("stop_strings", [3], "give a text, or a list of texts"),
+        ("stop_strings", None, "give a text, or a list of texts"),
+        ("end_ids", 2, "give a list of token ids"),
+        ("end_ids", ["2"], "give a list of token ids"),
+        ("prompt", 5, "give a text, or a list of token ids"),
+        ("prompt", None, "give a text, or a list of token ids"),
+        ("prompt", ["a"], "give a text, or a list of token ids"),
+        ("prompt", [1.5], "give a text, or a list of token ids"),
+        ("prompt", torch.ones(1, 3, dtype=torch.int64), "give a text, or a list of token ids"),
+    ],
+)
+def test_arguments_of_another_kind(name: str, value: Any, way_out: str) -> None:
+    decoder = Decoder(tables(), "nss", Expansion(1, 0, 1))
+    arguments = {"prompt": [1], "max_new_tokens": 4} | {name: value}
+    for call in (decoder.generate, decoder.stream):
+        with pytest.raises(UserError, match=f"^{name} is (?s:.*): {way_out}"):
+            call(**arguments)  # type: ignore[operator]
+
+
+def test_whole_numbers_of_other_libraries() -> None:
+    decoder = Decoder(tables(), "nss", Expansion(1, 0, 1))
+    own = decoder.generate([1, 2], 4, seed=3, end_ids=[0]).tokens
+    prompts: list[Any] = [torch.tensor([1, 2]), np.array([1, 2])]
+    for prompt in prompts:
+        end_ids: Any = np.array([0])
+        assert decoder.generate(prompt, np.int64(4), seed=np.int64(3), end_ids=end_ids).tokens == own  # type: ignore
 
 
 @pytest.mark.parametrize("warp", ["other", None, 0.5, [0.5], [0.5, 1.0, 1.0], ["a", "b"], {"temperature": 1.0}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import re
 import weakref
 from functools import partial
 from pathlib import Path
@@ -231,6 +232,24 @@ def test_refused_by_name(target_llama: LlamaForCausalLM, draft_llama: LlamaForCa
     arguments: dict[str, Any] = TREE | {"draft": draft_llama, "max_new_tokens": 5} | REFUSED[name]
     with pytest.raises(UserError, match=name):
         target_llama.generate(PROMPT, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "way_out"),
+    [
+        ("draft", 5, "a draft folder, a hub id or a loaded model"),
+        ("draft", None, "a draft folder, a hub id or a loaded model"),
+        ("checkpoint", 5, "a checkpoint folder"),
+        ("verifier", 5, "a verifier's name"),
+        ("expansion", 5, r"\(K, L1, L2\)"),
+        ("expansion", "(3, 1, 2)", r"\(K, L1, L2\)"),
+        ("guard", "yes", "True or False"),
+    ],
+)
+def test_own_arguments_of_another_kind(target_llama: LlamaForCausalLM, name: str, value: Any, way_out: str) -> None:
+    call = partial(ddte_generate, **{name: value})
+    with pytest.raises(UserError, match=f"^{name} is {re.escape(repr(value))}: give {way_out}"):
+        target_llama.generate(PROMPT, custom_generate=call, max_new_tokens=4)
 
 
 def test_other_refusals(target_llama: LlamaForCausalLM, draft_llama: LlamaForCausalLM) -> None:

@@ -63,7 +63,6 @@ def bench_generate(
         highlight=False,
     )
     if json:
-        json.parent.mkdir(parents=True, exist_ok=True)
         write_json(json, rows)
     return rows
 

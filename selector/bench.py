@@ -57,7 +57,6 @@ def bench_command(arguments: Any, config: Config) -> int:
     console.print(bench_table(rows))
     console.print(verdict(rows))
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(arguments.json, rows)
     return exit_code([row for row in rows if row["arm"] in decoders], arguments.require_speedup, console)
 

@@ -48,7 +48,10 @@ class Answers:
         self.path, self.settings = path, settings
         self.done: dict[str, str] = {}
         self._kept: list[str] = []
-        text = path.read_text("utf-8") if path.exists() else ""
+        try:
+            text = path.read_text("utf-8") if path.exists() else ""
+        except UnicodeDecodeError:
+            raise UserError(f"out is {str(path)!r}, which holds no text: give another file.") from None
         lines = text.split("\n")[:-1]  # what follows the last line feed was cut off while it was written
         for number, line in enumerate(lines, 1):
             self._read(line, number)

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import asdict, fields
 from importlib import metadata
 from pathlib import Path
@@ -45,17 +46,28 @@ def content_hash(data: Any) -> str:
 
 
 def check_place(field: str, path: Path) -> None:
-    """A UserError if no file or folder can be made at `path`, because something above it is a file."""
-    above = next((folder for folder in path.absolute().parents if folder.exists()), path)
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise UserError(f"{field} is {str(path)!r}: {str(above)!r} is no folder to write to; give another place.")
+    """A UserError if no file or folder can be made at `path`; what is tried leaves nothing behind."""
+    above = path
+    try:
+        above = next((folder for folder in path.absolute().parents if folder.exists()), path)
+        tempfile.TemporaryFile(dir=above).close()
+    except OSError:
+        message = f"{field} is {str(path)!r}: {str(above)!r} is no folder to write to; give another place."
+        raise UserError(message) from None
 
 
 def check_file(field: str, path: Path) -> None:
-    """A UserError if no file can be made at `path`; see `check_place`."""
+    """A UserError if no file can be made at `path`, or the one that is there cannot be written; see `check_place`."""
     check_place(field, path)
-    if path.is_dir():
-        raise UserError(f"{field} is {str(path)!r}, which is a folder: give a file.")
+    try:
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "a device"
+            raise UserError(f"{field} is {str(path)!r}, which is {kind}: give a file.")
+        if path.exists():
+            path.open("r+b").close()
+    except OSError as error:
+        message = f"{field} is {str(path)!r}, which cannot be written ({error.strerror}): give another file."
+        raise UserError(message) from None
 
 
 def as_json(record: Any) -> Any:
@@ -69,7 +81,8 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file by way of a temporary one."""
+    """Write a text file by way of a temporary one; its folder is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

@@ -35,7 +35,6 @@ def bench_verification(arguments: Any) -> int:
         console.print(bench_table([row for row in rows if row["vocab"] == vocab]))
     console.print(verdict(rows))
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(arguments.json, rows)
     return 0
 

@@ -100,7 +100,6 @@ def bench_efficiency(arguments: Any) -> None:
     means = mean_efficiencies(dataset, actions, arguments.evaluate)
     print(markdown(means, dataset, arguments.evaluate))
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(arguments.json, [mean.to_dict() for mean in means])
 
 

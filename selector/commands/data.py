@@ -38,7 +38,6 @@ def profile(arguments: Any) -> None:
     refuse_existing("out", arguments.out)
     check_place("out", arguments.out)
     measured = measure_profile(load_pair(arguments.pair))
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     measured.save(arguments.out)
     print(f"Pass times of this machine: {arguments.out}")
     if disturbance := measured.disturbance():

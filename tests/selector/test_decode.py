@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -132,6 +134,9 @@ def test_what_is_no_file_of_these_answers_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="its line 1 is no row"):
         answer_all(source, out)
     assert out.read_text() == '{"mine": 1}\n'
+    out.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="which holds no text: give another file"):
+        answer_all(source, out)
 
 
 def test_lines_of_standard_input() -> None:
@@ -153,6 +158,9 @@ def test_lines_of_standard_input() -> None:
         (["--prompts", "no-such-file.jsonl", "--out", "x.jsonl"], "no-such-file.jsonl"),
         (["--prompts", "builtin", "--out", __file__], "its line 1 is no row"),
         (["--prompts", "builtin", "--out", "/"], "which is a folder"),
+        (["--prompts", "builtin", "--out", os.devnull], "which is a device"),
+        (["--prompts", "builtin", "--out", f"{__file__}/x.jsonl"], "is no folder to write to"),
+        (["--prompts", "builtin", "--out", f"{'x' * 300}.jsonl"], "cannot be written"),
     ],
 )
 def test_refused_before_the_models_are_loaded(
@@ -161,6 +169,31 @@ def test_refused_before_the_models_are_loaded(
     monkeypatch.setattr(decoding, "build_decoder", None)
     assert main(["decode", "--checkpoint", "no/such/folder", *flags]) == 2
     assert named in capsys.readouterr().err
+
+
+def test_a_place_that_lets_nothing_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder without the right to write, or a disk that is read-only: the rights alone do not tell."""
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(decoding, "build_decoder", None)
+    command = ["decode", "--checkpoint", "x", "--prompts", "builtin", "--out", str(tmp_path / "new" / "out.jsonl")]
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "TemporaryFile", refuse)
+        assert main(command) == 2
+    assert capsys.readouterr().err == (
+        f"ddte decode: out is '{tmp_path}/new/out.jsonl': '{tmp_path}' is no folder to write to; give another place.\n"
+    )
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "out.jsonl").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        assert main(command) == 2
+    assert "which cannot be written (Read-only file system): give another file.\n" in capsys.readouterr().err
+    assert (tmp_path / "new" / "out.jsonl").read_bytes() == b""
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from selector.cli import main
+from selector.cli import VERBS, main
+from selector.commands.benches import BENCHES
 
 DECODE = ("decode", "--checkpoint", "x", "--prompt", "Hello")
 GENERATE = ("generate", "--out", "never")
-VERBS = "generate, train, evaluate, export, decode, profile, bench, verify, distill, run"
+ALL, KINDS = ", ".join(VERBS), ", ".join(BENCHES)
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -25,9 +26,9 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], f"ddte: verb is left out: choose one of {VERBS}."),
-        (["decod"], f"ddte: verb is 'decod': choose one of {VERBS}. Did you mean 'decode'?"),
-        (["bench"], "ddte bench: verb is left out: choose one of decode, generate, verification, efficiency."),
+        ([], f"ddte: verb is left out: choose one of {ALL}."),
+        (["decod"], f"ddte: verb is 'decod': choose one of {ALL}. Did you mean 'decode'?"),
+        (["bench"], f"ddte bench: verb is left out: choose one of {KINDS}."),
         (["train"], "ddte train: data is left out: give --data, --profile, --out."),
         (["decode"], "ddte decode: checkpoint is left out: give --checkpoint (a checkpoint folder of `ddte export`)."),
         (

@@ -17,6 +17,7 @@ from transformers.cache_utils import DynamicCache
 
 from selector.engine.attention import grouped_rows, switchable_configs
 from selector.engine.cache import PathCache, sliding_window
+from selector.engine.direct import DirectPasses, runs_directly
 from selector.engine.language_model import Scores
 from selector.engine.packing import packed, packing_pays
 from selector.engine.pending import PendingRows, Visible, windowed
@@ -38,8 +39,10 @@ class HuggingFaceModel:
         support: Tensor | None = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
         vocab_size: int | None = None,
+        pack: bool = True,
     ) -> None:
         """`support`: the tokens of a reduced head. `vocab_size`: that of the pair, where a draft's is padded otherwise.
+        `pack`: pack the weights where that pays, see `selector.engine.packing`.
 
         Columns past `vocab_size` are cut; where the model has fewer, they are its support. Raises UserError for a
         cache that cannot be rolled back and for an attention backend without 4-D masks.
@@ -62,7 +65,9 @@ class HuggingFaceModel:
         self.max_length = max_positions(model)
         self.support = None if support is None else support.to(self.device)
         parameters = inspect.signature(type(model).forward).parameters
-        self._passes: Any = packed(model) if packing_pays(model) else model
+        self._passes: Any = packed(model) if pack and packing_pays(model) else model
+        direct = self._passes is not model and self._window is None and runs_directly(self._passes)
+        self._direct = DirectPasses(self._passes) if direct else None
         self._configs = switchable_configs(self._passes)
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
         self._columns: int | None = None
@@ -125,8 +130,13 @@ class HuggingFaceModel:
         if self.rows < self.vocab_size:
             ids = ids.clamp(max=self.rows - 1)  # a padded token of the target, which this draft does not have
         self._cache.reserve(count)
-        with grouped_rows(self._configs if mask is not None or count == 1 else ()):
-            scores = self._forward(ids[None], mask, positions[None], self._cache, last_rows)
+        few = mask is not None or count == 1
+        if few and self._direct is not None and not isinstance(mask, dict):
+            logits, hidden = self._direct(ids[None], mask, positions[None], self._cache, last_rows)
+            scores = Scores(logits[0, :, : self._columns], hidden[0])
+        else:
+            with grouped_rows(self._configs if few else ()):
+                scores = self._forward(ids[None], mask, positions[None], self._cache, last_rows)
         self._cache.rows += count
         return scores
 

@@ -55,6 +55,11 @@ class _Sibling(nn.Module):
         return output
 
 
+def siblings(parent: nn.Module, first: str) -> bool:
+    """Whether the layer `first` of `parent` and those on the same input are one product."""
+    return isinstance(getattr(parent, first, None), _Sibling)
+
+
 def packing_pays(model: PreTrainedModel) -> bool:
     """Whether the model runs on a CPU in a type that oneDNN multiplies there, and the packed copies fit into memory."""
     places = {parameter.device.type for parameter in model.parameters()}  # accelerate may have put some elsewhere

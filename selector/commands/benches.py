@@ -42,6 +42,21 @@ def bench_decode(arguments: Any) -> int:
     return bench_command(arguments, resolve_config(arguments))
 
 
+def step_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--static", type=str, default="(2, 0, 2)", help="the tree of every step, (K, L1, L2)")
+    parser.add_argument("--verifier", type=str, default="rbv", help="its verifier")
+    parser.add_argument("--prompts", type=list[str], default=["builtin"], help="`builtin` or JSONL files")
+    parser.add_argument("--prompts-per-task", type=int, default=2, help="prompts of each task")
+    _json_flag(parser)
+
+
+def bench_step(arguments: Any) -> None:
+    """Where the time of a decoding step goes."""
+    from selector.step_bench import bench_step as bench_steps
+
+    bench_steps(arguments, resolve_config(arguments))
+
+
 def generate_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--units", type=int, default=4, help="trajectories to label, the first of the plan")
     _json_flag(parser)
@@ -112,6 +127,12 @@ BENCHES = {
         "Throughput against plain and assisted decoding, interleaved.",
         decode_flags,
         bench_decode,
+        {"pair", "decode"},
+    ),
+    "step": Verb(
+        "Where a decoding step's time goes, with packed weights and without.",
+        step_flags,
+        bench_step,
         {"pair", "decode"},
     ),
     "generate": Verb(

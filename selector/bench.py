@@ -49,13 +49,17 @@ def bench_command(arguments: Any, config: Config) -> int:
     if not expansions and not checkpoints:
         raise UserError("checkpoint and static are empty: name a selector's checkpoint or an expansion to measure.")
     pair = load_pair(config.pair)
-    decoders = build_arms(
+    decoders, against = build_arms(
         pair, arguments.checkpoint, checkpoints, expansions, arguments.verifier, times, config.decode.guard
     )
     console = Console()
-    rows = measure(pair, decoders, prompts, settings, arguments, config, console)
+    rows = measure(pair, decoders, against, prompts, settings, arguments, config, console)
     console.print(bench_table(rows))
     console.print(verdict(rows))
+    for row in rows:
+        if row.get("ratio_to_static"):
+            interval = f"{row['ratio_to_static']:.3f} [{row['static_low']:.3f}, {row['static_high']:.3f}]"
+            console.print(f"{row['arm']} runs at {interval} times {row['against']}.")
     if arguments.json:
         write_json(arguments.json, rows)
     return exit_code([row for row in rows if row["arm"] in decoders], arguments.require_speedup, console)
@@ -87,20 +91,21 @@ def build_arms(
     verifier: str,
     times: LatencyProfile | None,
     guard: bool,
-) -> dict[str, Decoder]:
+) -> tuple[dict[str, Decoder], dict[str, str]]:
     """For each checkpoint its selector, guarded or not, and its best static tree; then the expansions asked for.
 
     Static trees have no guard: they show what they cost. Arms of checkpoints that share a verifier carry their
-    `folders` in their names.
+    `folders` in their names. The second result names the static tree of each selector.
     """
-    arms = {}
+    arms, against = {}, {}
     for name, checkpoint in zip(arm_names(folders, checkpoints), checkpoints, strict=True):
         own, static = checkpoint.config.verifier, Expansion(*checkpoint.config.best_static)
         arms[f"{name} selector"] = Decoder.with_selector(pair, checkpoint, times, guard=guard)
         arms[f"{name} static {static}"] = Decoder(pair, own, static, checkpoint.config.draft_warp)
+        against[f"{name} selector"] = f"{name} static {static}"
     for expansion in expansions:
         arms[f"{verifier} static {expansion}"] = Decoder(pair, verifier, expansion)
-    return arms
+    return arms, against
 
 
 def arm_names(folders: Sequence[Path], checkpoints: Sequence[SelectorCheckpoint]) -> list[str]:
@@ -115,6 +120,7 @@ def arm_names(folders: Sequence[Path], checkpoints: Sequence[SelectorCheckpoint]
 def measure(
     pair: Pair,
     decoders: dict[str, Decoder],
+    against: dict[str, str],
     prompts: Sequence[Prompt],
     settings: Sequence[Sampling],
     arguments: Any,
@@ -131,7 +137,7 @@ def measure(
     with Progress(console=console) as progress:
         bar = progress.add_task("decoding", total=1.0)
         return bench_decode(
-            pair, decoders, ids, settings, config.decode.max_new_tokens, assisted=arguments.assisted,
+            pair, decoders, ids, settings, config.decode.max_new_tokens, against=against, assisted=arguments.assisted,
             seed=config.decode.seed, resamples=config.evaluate.bootstrap, level=config.evaluate.level,
             progress=lambda done: progress.update(bar, completed=done),
         )  # fmt: skip

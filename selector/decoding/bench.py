@@ -42,6 +42,7 @@ def bench_decode(
     settings: Sequence[Sampling],
     max_new_tokens: int = 128,
     *,
+    against: Mapping[str, str] | None = None,
     assisted: bool = True,
     seed: int = 0,
     resamples: int = 2000,
@@ -53,11 +54,13 @@ def bench_decode(
     Arms are transformers' plain `generate`, its assisted generation with the same draft (unless `assisted` is
     false), and `decoders` by name. They take turns at each prompt, in an order that rotates, after one short
     warm-up each. An arm that raises is counted as a failure with the error's text, and goes on; its rates, and
-    plain's beside them, count the runs that it finished.
+    plain's beside them, count the runs that it finished. `against` names, for some decoders, another one that they
+    are compared with as well.
 
     Returns one row an arm: `arm`, `verifier`, `tokens_per_second`, `ratio_to_plain` with a paired bootstrap
     interval over prompts (`low`, `high`), `block_efficiency`, `overhead_share`, `failures`, `errors`,
-    `different_texts` (greedy texts that are not plain's, of any length), `seconds` by section, `actions`.
+    `different_texts` (greedy texts that are not plain's, of any length), `seconds` by section, `actions`, and where
+    there is a comparison `against`, with `ratio_to_static`, `static_low`, `static_high`.
     """
     arms = [_plain(pair)] + ([_assisted(pair)] if assisted else [])
     arms += [_decoder_arm(name, decoder) for name, decoder in decoders.items()]
@@ -77,7 +80,18 @@ def bench_decode(
         if progress is not None:
             progress((done + 1) / len(items))
     greedy = {index for index, sampling in enumerate(settings) if sampling.temperature == 0}
-    return [_row(arm, arms[0], greedy, resamples, level, seed) for arm in arms]
+    named = {arm.name: arm for arm in arms}
+    rows = []
+    for arm in arms:
+        row = _row(arm, arms[0], greedy, resamples, level, seed)
+        other = named.get((against or {}).get(arm.name, ""))
+        if other is not None:
+            ratio = _ratio(arm, other, resamples, level, seed)
+            row |= {"against": other.name} | dict(
+                zip(("ratio_to_static", "static_low", "static_high"), ratio, strict=True)
+            )
+        rows.append(row)
+    return rows
 
 
 def verdict(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -143,13 +157,14 @@ def _now(device: torch.device) -> float:
 def _row(arm: Arm, plain: Arm, greedy: set[int], resamples: int, level: float, seed: int) -> dict[str, Any]:
     common = sorted(arm.tokens.keys() & plain.tokens.keys())
     speculative = arm.stats.steps > 0
-    row: dict[str, Any] = {
+    ratio, low, high = _ratio(arm, plain, resamples, level, seed)
+    return {
         "arm": arm.name,
         "verifier": arm.verifier,
         "tokens_per_second": _rate(arm, list(arm.tokens)),
-        "ratio_to_plain": None,
-        "low": None,
-        "high": None,
+        "ratio_to_plain": ratio,
+        "low": low,
+        "high": high,
         "block_efficiency": arm.stats.block_efficiency if speculative else None,
         "overhead_share": arm.stats.overhead_share if speculative else None,
         "failures": len(arm.failures),
@@ -158,13 +173,17 @@ def _row(arm: Arm, plain: Arm, greedy: set[int], resamples: int, level: float, s
         "seconds": dict(arm.stats.seconds) if speculative else None,
         "actions": arm.stats.to_dict()["actions"] if speculative else None,
     }
-    if common:
-        own, other = _rate(arm, common), _rate(plain, common)
-        assert own is not None
-        assert other is not None
-        low, high = _interval(arm, plain, common, resamples, level, seed)
-        row |= {"ratio_to_plain": own / other, "low": low, "high": high}
-    return row
+
+
+def _ratio(
+    arm: Arm, other: Arm, resamples: int, level: float, seed: int
+) -> tuple[float, float, float] | tuple[None, None, None]:
+    """Rate over the other's rate with its interval, on the runs that both finished; None where there are none."""
+    common = sorted(arm.tokens.keys() & other.tokens.keys())
+    own_rate, other_rate = _rate(arm, common), _rate(other, common)
+    if own_rate is None or other_rate is None:
+        return None, None, None
+    return (own_rate / other_rate, *_interval(arm, other, common, resamples, level, seed))
 
 
 def _rate(arm: Arm, keys: Sequence[tuple[int, int]]) -> float | None:
@@ -173,18 +192,18 @@ def _rate(arm: Arm, keys: Sequence[tuple[int, int]]) -> float | None:
 
 
 def _interval(
-    arm: Arm, plain: Arm, keys: Sequence[tuple[int, int]], resamples: int, level: float, seed: int
+    arm: Arm, other: Arm, keys: Sequence[tuple[int, int]], resamples: int, level: float, seed: int
 ) -> tuple[float, float]:
     """Percentile interval of the ratio of rates; prompts are resampled with all their settings, for both arms alike."""
     prompts = sorted({prompt for prompt, _ in keys})
     place = {prompt: row for row, prompt in enumerate(prompts)}
     sums = np.zeros((len(prompts), 4))
     for key in keys:
-        sums[place[key[0]]] += [arm.tokens[key], arm.seconds[key], plain.tokens[key], plain.seconds[key]]
+        sums[place[key[0]]] += [arm.tokens[key], arm.seconds[key], other.tokens[key], other.seconds[key]]
     counts = np.random.default_rng(seed).multinomial(
         len(prompts), np.full(len(prompts), 1 / len(prompts)), size=resamples
     )
-    own_tokens, own_seconds, plain_tokens, plain_seconds = (counts @ sums).T
-    ratios = (own_tokens / own_seconds) / (plain_tokens / plain_seconds)
+    own_tokens, own_seconds, other_tokens, other_seconds = (counts @ sums).T
+    ratios = (own_tokens / own_seconds) / (other_tokens / other_seconds)
     low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

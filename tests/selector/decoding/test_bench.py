@@ -44,6 +44,18 @@ def test_rows(target: HuggingFaceModel, draft: HuggingFaceModel) -> None:
     assert shares[-1] == 1.0
 
 
+def test_a_selector_is_compared_with_its_static_tree(target: HuggingFaceModel, draft: HuggingFaceModel) -> None:
+    pair: Any = SimpleNamespace(target=target, draft=draft, end_ids=(), decode=str)
+    decoders = {name: Decoder(pair, "nss", Expansion(1, 2, 0)) for name in ("selector", "static")}
+    against = {"selector": "static", "static": "no such arm"}
+    prompts = [[1, 2], [3, 4, 5]]
+    plain, selector, static = bench_decode(pair, decoders, prompts, [Sampling(1.0)], 8, against=against, assisted=False)
+    assert selector["against"] == "static"
+    assert selector["ratio_to_static"] == pytest.approx(selector["tokens_per_second"] / static["tokens_per_second"])
+    assert selector["static_low"] <= selector["ratio_to_static"] <= selector["static_high"]
+    assert not [row for row in (plain, static) if "ratio_to_static" in row]
+
+
 @pytest.mark.parametrize(
     ("ratio", "low", "words"), [(0.9, 0.8, "slower"), (1.1, 0.9, "No arm is surely faster"), (2.0, 1.8, "fastest")]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -26,6 +27,10 @@ class Sampling:
     top_k: int = 0
 
     def __post_init__(self) -> None:
+        for name, kind in (("temperature", Real), ("top_p", Real), ("top_k", Integral)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kind):
+                raise UserError(f"{name} is {value!r}: give a {'whole ' * (kind is Integral)}number.")
         if not 0 <= self.temperature < float("inf"):
             raise UserError(f"temperature is {self.temperature}: give a finite number that is 0 (greedy) or more.")
         if not 0 < self.top_p <= 1:

@@ -38,6 +38,8 @@ def decode(arguments: Any) -> int:
         raise UserError("prompt and prompts: give one of the two, a text or a file of prompts.")
     if arguments.prompts is not None:
         return decode_prompts(arguments)
+    if arguments.out is not None:
+        raise UserError(f"out is {str(arguments.out)!r}: it is for --prompts; the answer to one prompt is printed.")
     if not arguments.prompt.strip():
         raise UserError("prompt is empty: give the text to answer.")
     decoder = build_decoder(arguments)

@@ -165,7 +165,7 @@ def test_folder_of_another_run_is_refused(tmp_path: Path, capsys: pytest.Capture
 
     claim(Config(**{name: section() for name, section in SECTIONS.items()}), tmp_path / "run")
     error = refused(capsys, "run", "--config", CONFIG, "--out", tmp_path / "run")
-    assert "action_space.num_branches" in error
+    assert "action_space.trunk_length" in error
 
 
 @pytest.mark.parametrize(
@@ -225,6 +225,8 @@ def test_a_profile_makes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_empty_prompt_and_missing_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "prompt is empty" in refused(capsys, "decode", "--checkpoint", tmp_path, "--prompt", " ")
     assert str(tmp_path) in refused(capsys, "decode", "--checkpoint", tmp_path, "--prompt", "Hello")
+    one = ("decode", "--checkpoint", tmp_path, "--prompt", "Hello", "--out", tmp_path / "answers.jsonl")
+    assert "it is for --prompts" in refused(capsys, *one)
 
 
 def test_worked_cases(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

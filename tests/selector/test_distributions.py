@@ -62,7 +62,18 @@ def test_nucleus_of_one_token_survives():
 
 
 @pytest.mark.parametrize(
-    "values", [(-1.0, 1.0, 0), (float("nan"), 1.0, 0), (1.0, 0.0, 0), (1.0, 1.1, 0), (1.0, 1.0, -1)]
+    "values",
+    [
+        (-1.0, 1.0, 0),
+        (float("nan"), 1.0, 0),
+        (1.0, 0.0, 0),
+        (1.0, 1.1, 0),
+        (1.0, 1.0, -1),
+        ("hot", 1.0, 0),
+        (None, 1.0, 0),
+        (1.0, True, 0),
+        (1.0, 1.0, 2.5),
+    ],
 )
 def test_bad_settings(values):
     with pytest.raises(UserError, match=r"^(temperature|top_p|top_k) is "):

@@ -1,4 +1,4 @@
-"""`ddte bench step`: where a decoding step's time goes, with layers as transformers loads them and packed."""
+"""`ddte bench step`: where a decoding step's time goes, with passes as transformers runs them and as ddte does."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def bench_step(arguments: Any, config: Config) -> list[dict[str, Any]]:
     milliseconds = measure(decoders, ids, sampling, config.decode.max_new_tokens, config.decode.seed, console)
     rows = step_rows(milliseconds, config.evaluate.bootstrap, config.evaluate.level)
     console.print(step_table(rows, f"{arguments.verifier} static {expansion}, {pair.dtype}".replace("torch.", "")))
-    for name, decoder in zip(("as loaded", "packed"), decoders, strict=True):
+    for name, decoder in zip(("transformers", "ddte"), decoders, strict=True):
         share = product_share(decoder, ids[0], sampling)
-        console.print(f"Matrix products of linear layers are {share:.0%} of the computing time of a step, {name}.")
+        console.print(f"Linear layers are {share:.0%} of the computing time of decoding with passes of {name}.")
     if arguments.json:
         write_json(Path(arguments.json), rows)
     return rows
 
 
 def _as_loaded(pair: Pair) -> Pair:
-    """The same two models without packed weights."""
+    """The same two models, run by their own modules."""
     target, draft = pair.target, pair.draft
     return replace(
         pair,
@@ -102,7 +102,7 @@ def step_rows(spent: np.ndarray, resamples: int, level: float) -> list[dict[str,
             continue  # a static tree has no selector
         ratio = percentile_interval(before.sum() / after.sum(), (counts @ before) / (counts @ after), level)
         rows.append({
-            "section": section, "as_loaded_ms": before.mean(), "packed_ms": after.mean(),
+            "section": section, "transformers_ms": before.mean(), "ddte_ms": after.mean(),
             "ratio": ratio.value, "low": ratio.low, "high": ratio.high,
         })  # fmt: skip
     return rows
@@ -120,9 +120,9 @@ def product_share(decoder: Decoder, prompt: list[int], sampling: Sampling) -> fl
 def step_table(rows: Sequence[dict[str, Any]], title: str) -> Table:
     """Milliseconds of a step by section."""
     table = Table(title=title)
-    for heading in ("section", "as loaded, ms", "packed, ms", "ratio"):
+    for heading in ("section", "transformers, ms", "ddte, ms", "ratio"):
         table.add_column(heading, no_wrap=True)
     for row in rows:
         ratio = f"{row['ratio']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
-        table.add_row(row["section"], f"{row['as_loaded_ms']:.2f}", f"{row['packed_ms']:.2f}", ratio)
+        table.add_row(row["section"], f"{row['transformers_ms']:.2f}", f"{row['ddte_ms']:.2f}", ratio)
     return table

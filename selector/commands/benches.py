@@ -130,7 +130,7 @@ BENCHES = {
         {"pair", "decode"},
     ),
     "step": Verb(
-        "Where a decoding step's time goes, with packed weights and without.",
+        "Where a decoding step's time goes, with passes as transformers runs them and as ddte does.",
         step_flags,
         bench_step,
         {"pair", "decode"},

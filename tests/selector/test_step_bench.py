@@ -73,8 +73,8 @@ def test_rows_are_ratios_of_means_with_paired_intervals() -> None:
     for row in rows:
         assert row["ratio"] == pytest.approx(2)
         assert (row["low"], row["high"]) == pytest.approx((2, 2))
-        assert row["as_loaded_ms"] == pytest.approx(2 * row["packed_ms"])
-    assert rows[-1]["packed_ms"] == pytest.approx(sum(row["packed_ms"] for row in rows[:-1]))
+        assert row["transformers_ms"] == pytest.approx(2 * row["ddte_ms"])
+    assert rows[-1]["ddte_ms"] == pytest.approx(sum(row["ddte_ms"] for row in rows[:-1]))
 
 
 def test_an_unknown_tree_is_refused_before_models_are_loaded(

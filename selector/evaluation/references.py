@@ -57,10 +57,12 @@ def _predictions(train: RootDataset, test: RootDataset, labels: Floats, seed: in
     """Predicted labels of the test roots, `[roots, actions]`, by reference."""
     scalars, test_scalars = _standardised(train.scalars, test.scalars)
     hidden, test_hidden = _standardised(*(torch.cat(list(data.hidden.values()), 1) for data in (train, test)))
-    components = min(FEATURE_COMPONENTS, hidden.shape[1], len(train) - 1)
-    compress = PCA(components, whiten=True, random_state=seed).fit(hidden)
-    features = np.hstack([compress.transform(hidden), scalars])
-    test_features = np.hstack([compress.transform(test_hidden), test_scalars])
+    features, test_features = scalars, test_scalars
+    if (hidden.std(0) > 0.5).any():  # 1 by now, but where the training roots are all alike
+        components = min(FEATURE_COMPONENTS, hidden.shape[1], len(train) - 1)
+        compress = PCA(components, whiten=True, random_state=seed).fit(hidden)
+        features = np.hstack([compress.transform(hidden), scalars])
+        test_features = np.hstack([compress.transform(test_hidden), test_scalars])
     return {
         "ridge": _ridge(features, labels, test_features),
         "ridge_scalars": _ridge(scalars, labels, test_scalars),
@@ -80,7 +82,12 @@ def _ridge(inputs: Floats, labels: Floats, outputs: Floats) -> Floats:
 
 
 def _boosting(inputs: Floats, labels: Floats, outputs: Floats, seed: int) -> Floats:
-    """Boosted trees have one output each, so they predict the labels' leading principal components."""
+    """Boosted trees have one output each, so they predict the labels' leading principal components.
+
+    Labels that are alike at all training roots have none, and are predicted as they are.
+    """
+    if not np.ptp(labels, axis=0).any():
+        return np.tile(labels[0], (len(outputs), 1))
     compress = PCA(min(LABEL_COMPONENTS, *labels.shape), random_state=seed).fit(labels)
     scores = compress.transform(labels)
     columns = []

@@ -76,7 +76,7 @@ def _kept(metrics: dict[str, float]) -> str:
         return "nothing beat the best static action on the validation prompts, so the selector chooses as that does."
     if not metrics["corrected"]:
         return (
-            "the linear model is kept: no epoch of the network beat it by more than the standard error over "
+            "the linear model is kept: no epoch of the network beat it by more than two standard errors over "
             "validation prompts."
         )
-    return "the network is kept: it beat its linear model by more than the standard error over validation prompts."
+    return "the network is kept: it beat its linear model by more than two standard errors over validation prompts."

@@ -14,13 +14,16 @@ from selector.training.baselines import throughput_of
 from selector.training.data import Batch, RootDataModule
 
 Kept = Literal["static", "linear", "trained"]
+TRAINED_ERRORS = 2.0
 
 
 def keep_best(network: SelectorNetwork, trained: dict[str, Any], data: RootDataModule) -> Kept:
     """Leave in `network`, which holds the linear model, what is best, and return which that is.
 
-    The linear model must beat choosing as the best static action does. The best of many epochs always looks better
-    than where it started, so `trained` must gain more than one standard error over the validation prompts.
+    The linear model must beat choosing as the best static action does; its penalty shrinks it where features tell
+    nothing, so that asking for a standard error too would throw away more than it saves. The best of many epochs
+    always looks better than where it started, so `trained` must gain more than two standard errors over the
+    validation prompts.
     """
     validation = data.validation_roots.batch
     linear = {name: tensor.clone() for name, tensor in network.state_dict().items()}
@@ -28,7 +31,10 @@ def keep_best(network: SelectorNetwork, trained: dict[str, Any], data: RootDataM
     static = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     kept: Kept = "static"
     state, reference = static, _best_choices(network, static, validation)
-    candidates: list[tuple[Kept, dict[str, Any], float]] = [("linear", linear, 0.0), ("trained", trained, 1.0)]
+    candidates: list[tuple[Kept, dict[str, Any], float]] = [
+        ("linear", linear, 0.0),
+        ("trained", trained, TRAINED_ERRORS),
+    ]
     for name, candidate, errors in candidates:
         choices = _best_choices(network, candidate, validation)
         gain, error = gain_over(choices, reference, validation)

@@ -236,3 +236,18 @@ def test_it_computes_with_one_thread_and_gives_the_others_back(
         evaluate([], make_dataset(prompts=4), profile, CONFIG, tmp_path, test_prompts=TEST[:1])
         assert torch.get_num_threads() == 2
     assert seen == {1}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("alike", ["labels", "inputs", "labels and inputs"])
+def test_data_without_differences_are_evaluated_without_warnings(
+    tmp_path: Path, profile: LatencyProfile, alike: str
+) -> None:
+    """Data that were cut short: one task, one setting, few prompts, labels or inputs that are all alike."""
+    dataset = make_dataset(prompts=12, constant=2.0 if "labels" in alike else None)
+    dataset.tasks, dataset.settings = ["coding"] * len(dataset), dataset.settings[:1].repeat(len(dataset), 1)
+    if "inputs" in alike:
+        dataset.hidden = {name: torch.ones_like(block) for name, block in dataset.hidden.items()}
+        dataset.scalars = dataset.scalars[:1].repeat(len(dataset), 1)
+    rows = evaluate([make_checkpoint()] * 2, dataset, profile, STUDIED, tmp_path, test_prompts=TEST[:1])
+    assert figure(rows, "boosting", "tokens_per_second")["value"] > 0

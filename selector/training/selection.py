@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from selector.checkpoint import best_actions
 from selector.checkpoint_config import HEADS
@@ -41,6 +41,9 @@ def keep_best(network: SelectorNetwork, trained: dict[str, Any], data: RootDataM
         if gain > errors * error:
             kept, state, reference = name, candidate, choices
     network.load_state_dict(state)
+    if kept != "trained":
+        for parameter in network.body.parameters():  # its output layers are zero: random numbers that say nothing
+            nn.init.zeros_(parameter)
     return kept
 
 

@@ -34,3 +34,4 @@ def test_linear_must_gain_and_trained_must_gain_two_standard_errors(monkeypatch,
     data = SimpleNamespace(validation_roots=SimpleNamespace(batch=None))
     assert selection.keep_best(network, state, data) == kept
     assert (network.linear_weight == {"static": 0.0, "linear": 2.0, "trained": 3.0}[kept]).all()
+    assert any(parameter.any() for parameter in network.body.parameters()) == (kept == "trained")

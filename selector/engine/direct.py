@@ -1,7 +1,7 @@
 """Passes of a few rows through packed Llama-shaped models, without what transformers does around the arithmetic.
 
 A layer of a small model computes for one millisecond, and the modules around its products cost as much as half of
-that again: norms and rotations in ten operations each, checks, keyword arguments. Here a layer is seventeen operations:
+that again: norms and rotations of many operations, checks, keyword arguments. Here a layer is about twenty operations:
 queries and keys are rotated together, the mask is added by the product that it belongs to. All else (prompts, other
 architectures, devices, attention backends) goes through the model's own `forward`.
 """

@@ -2,8 +2,8 @@
 
 Eager torch hands its matrix library a weight in row order, which the kernel brings into blocks in every pass. For the
 few rows of a decoding step that costs as much as the product itself: weights packed once make a layer of up to 16
-rows about one and a half to three times faster. Layers that read the same input (queries, keys and values; gate and up) are
-packed as one, so that each pass starts fewer kernels.
+rows about one and a half to three times faster. Layers that read the same input (queries, keys and values; gate and
+up) are packed as one, so that each pass starts fewer kernels.
 """
 
 from __future__ import annotations

@@ -75,6 +75,11 @@ class SelectorCheckpoint:
     def best_static(self) -> Expansion:
         return Expansion(*self.config.best_static)
 
+    @property
+    def pays(self) -> bool:
+        """Whether choosing, its own cost included, was no slower than the best static tree on validation prompts."""
+        return self.config.metrics.get("validation_ratio_to_static", 1.0) >= 1
+
     @torch.inference_mode()
     def predict(self, hidden: Mapping[str, Tensor], scalars: Tensor, context_length: Tensor) -> Prediction:
         """Both heads at `N` roots: hidden blocks `[N, d]` by name, `scalars [N, S]`, `context_length [N]`."""

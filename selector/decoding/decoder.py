@@ -84,10 +84,14 @@ class Decoder:
         head: Head | Literal["auto"] = "auto",
         guard: bool = True,
     ) -> Decoder:
-        """A decoder with a loaded selector; `profile` holds this machine's pass times, for the guard as well."""
+        """A decoder with a loaded selector; `profile` holds this machine's pass times, for the guard as well.
+
+        With `head` auto, a selector that did not pay in training gives way to its best static tree.
+        """
         checkpoint.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
-        policy = SelectorPolicy(checkpoint, profile, head)
-        watch = Guard(profile or checkpoint.profile, selected=True) if guard else None
+        selects = head != "auto" or checkpoint.pays
+        policy: Policy = SelectorPolicy(checkpoint, profile, head) if selects else FixedPolicy(checkpoint.best_static)
+        watch = Guard(profile or checkpoint.profile, selected=selects) if guard else None
         return cls(pair, checkpoint.config.verifier, policy, checkpoint.config.draft_warp, watch)
 
     def stream(

@@ -48,7 +48,9 @@ not been seen in training.
 ## Figures on the validation prompts
 
 Throughput is expected tokens over step time, by the labels and the latency profile. `learned` is 0 where the selector
-chooses as the best static tree does; `corrected` is 1 where the MLP was worth keeping on top of the linear model. These
+chooses as the best static tree does; `corrected` is 1 where the MLP was worth keeping on top of the linear model. Where
+`validation_ratio_to_static`, the selector's own cost included, is below 1, decoding takes the best static tree unless
+a head is named. These
 prompts also chose the epoch and the head, so the figures flatter a little{elsewhere}.
 
 {metrics}

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from evaluation_worlds import make_checkpoint
 from table_model import TableModel
 from transformers import LlamaForCausalLM
 
 from selector.decoding.decoder import Decoder, clip
+from selector.decoding.policies import FixedPolicy, SelectorPolicy
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel, PendingRows
 from selector.errors import UserError
@@ -194,3 +196,17 @@ def test_mutants_change_greedy_text(
 def test_table_models_decode() -> None:
     decoder = Decoder(pair_of(TableModel(4, 0), TableModel(4, 1, support=[0, 2])), "specinfer", Expansion(2, 1, 1))
     assert len(decoder.generate([1], 9, Sampling(1.0)).tokens) == 9
+
+
+@pytest.mark.parametrize(
+    ("ratio", "head", "policy"),
+    [(1.0, "auto", SelectorPolicy), (0.999, "auto", FixedPolicy), (0.9, "regressor", SelectorPolicy)],
+)
+def test_a_selector_that_did_not_pay_gives_way_to_its_static_tree(ratio: float, head: Any, policy: type) -> None:
+    checkpoint = make_checkpoint(metrics={"validation_ratio_to_static": ratio}, best_static=(2, 1, 1))
+    models = [SimpleNamespace(fingerprint=name) for name in ("t", "d")]
+    decoder = Decoder.with_selector(pair_of(*models), checkpoint, head=head)
+    assert isinstance(decoder.policy, policy)
+    assert decoder.guard is not None
+    if isinstance(decoder.policy, FixedPolicy):
+        assert decoder.policy.expansion == (2, 1, 1)

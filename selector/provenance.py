@@ -121,6 +121,8 @@ def read_json(path: Path, remedy: str) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
+        if not path.parent.is_dir():
+            raise UserError(f"folder '{path.parent}' does not exist: give one that holds {path.name}.") from None
         raise UserError(f"folder '{path.parent}' has no {path.name}: {remedy}.") from None
     except OSError as error:
         raise UserError(f"file '{path}' cannot be read ({error.strerror or error}): {remedy}.") from None

@@ -179,6 +179,8 @@ def test_broken_weights_are_refused(tmp_path):
         SelectorCheckpoint.load(folder)
     with pytest.raises(UserError, match=r"has no config\.json"):
         SelectorCheckpoint.load(tmp_path)
+    with pytest.raises(UserError, match=r"none' does not exist: give one that holds config\.json"):
+        SelectorCheckpoint.load(tmp_path / "none")
 
 
 def test_an_occupied_folder_is_left_alone(tmp_path):

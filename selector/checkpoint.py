@@ -19,6 +19,7 @@ from selector.features import RootFeatures, latency_scalars
 from selector.latency import LatencyProfile
 from selector.network import Inputs, Prediction, SelectorNetwork
 from selector.provenance import read_json, write_json, write_text
+from selector.single_root import SingleRoot, is_linear
 from selector.trees.expansion import ActionSpace, Expansion
 
 FLOAT16_MAX = torch.finfo(torch.float16).max
@@ -80,6 +81,10 @@ class SelectorCheckpoint:
         """Whether choosing, its own cost included, was no slower than the best static tree on validation prompts."""
         return self.config.metrics.get("validation_ratio_to_static", 1.0) >= 1
 
+    @cached_property
+    def _single(self) -> SingleRoot | None:
+        return SingleRoot(self.network, self.profile) if is_linear(self.network) else None
+
     @torch.inference_mode()
     def predict(self, hidden: Mapping[str, Tensor], scalars: Tensor, context_length: Tensor) -> Prediction:
         """Both heads at `N` roots: hidden blocks `[N, d]` by name, `scalars [N, S]`, `context_length [N]`."""
@@ -92,9 +97,13 @@ class SelectorCheckpoint:
         Hidden states are rounded to float16 first, as the data set stores them.
         """
         names = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
-        hidden = {name: _as_stored(getattr(features, name))[None] for name in names}
-        scalars = features.scalars[None]
-        prediction = self.predict(hidden, scalars, scalars[:, self.config.scalars.index("context_length")])
+        hidden = {name: _as_stored(getattr(features, name)) for name in names}
+        context = features.scalars[self.config.scalars.index("context_length")]
+        if self._single is not None:
+            prediction = self._single.predict(hidden, features.scalars, int(context))
+        else:
+            batch = {name: block[None] for name, block in hidden.items()}
+            prediction = self.predict(batch, features.scalars[None], context[None])
         return int(best_actions(prediction, action_times[None], head or self.config.default_head))
 
     def check_pair(self, target_fingerprint: str, draft_fingerprint: str) -> None:

@@ -201,3 +201,34 @@ from selector.checkpoint import SelectorCheckpoint
 SelectorCheckpoint.load({str(tmp_path / "out")!r})
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def make_linear_checkpoint() -> SelectorCheckpoint:
+    checkpoint = make_checkpoint()
+    for parameter in (*checkpoint.network.policy.parameters(), *checkpoint.network.regressor.parameters()):
+        torch.nn.init.zeros_(parameter)
+    return checkpoint
+
+
+@pytest.mark.parametrize("context", [0, 1, 100, 512, 5000])
+def test_one_root_of_a_linear_selector_is_predicted_as_in_a_batch(context):
+    checkpoint = make_linear_checkpoint()
+    assert checkpoint._single is not None
+    for seed in range(20):
+        features = make_features(seed)
+        features.scalars[SCALARS.index("context_length")] = context
+        names = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
+        hidden = {name: getattr(features, name).half().float() for name in names}
+        batch = {name: block[None] for name, block in hidden.items()}
+        expected = checkpoint.predict(batch, features.scalars[None], torch.tensor([context]))
+        got = checkpoint._single.predict(hidden, features.scalars, context)
+        for ours, theirs in zip(got, expected, strict=True):
+            assert ours.shape == theirs.shape
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+        times = torch.rand(len(SPACE), generator=torch.Generator().manual_seed(seed)) + 0.05
+        for head in ("policy", "regressor"):
+            assert checkpoint.choose(features, times, head) == int(best_actions(expected, times[None], head))
+
+
+def test_a_network_that_corrects_the_linear_model_is_asked_whole():
+    assert make_checkpoint()._single is None

@@ -100,7 +100,14 @@ class _Settings:
 
 
 class _Decoders(dict[Any, Decoder]):
-    """The decoders of one target, kept at the target so that they live as long; a copy of it begins with none."""
+    """The decoders of one target, kept at the target so that they live as long; a copy of it begins with none.
+
+    `weights` says of each with which weights it was made (see `_written`).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights: dict[Any, Any] = {}
 
     def __deepcopy__(self, memo: Any) -> _Decoders:
         return _Decoders()
@@ -113,10 +120,17 @@ def _decoder(model: Any, draft: PreTrainedModel | str, settings: _Settings, toke
     """The target's decoder with these settings, made when first asked for."""
     decoders: _Decoders = model.__dict__.setdefault(KEPT, _Decoders())
     key = draft if isinstance(draft, str) else id(draft), settings, model.device, model.dtype
+    weights = _written(model), None if isinstance(draft, str) else _written(draft)
     known = decoders.get(key)
-    if known is None or known.pair.target.model is not model:
+    if known is None or known.pair.target.model is not model or decoders.weights[key] != weights:
         known = decoders[key] = _build(model, draft, settings, tokenizer)
+        decoders.weights[key] = weights
     return known
+
+
+def _written(model: PreTrainedModel) -> int:
+    """Another number when a weight was replaced or written in place, as training does. A decoder packs weights."""
+    return hash(tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in model.parameters()))
 
 
 def _build(model: Any, draft: PreTrainedModel | str, settings: _Settings, tokenizer: Any) -> Decoder:

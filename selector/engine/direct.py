@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from transformers import LlamaForCausalLM, MistralForCausalLM, PreTrainedModel, Qwen2ForCausalLM
 
 from selector.engine.cache import PathCache
-from selector.engine.packing import PackedLinear, siblings
+from selector.engine.packing import PackedLinear, siblings, untouched
 
 SHAPED = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM)  # the same layers, with and without biases
 
 
 def runs_directly(model: PreTrainedModel) -> bool:
-    """Whether `model`, packed, has the layers that `DirectPasses` computes, and nobody listens to them.
+    """Whether `model`, packed, has exactly the layers that `DirectPasses` computes, and nobody listens to them.
 
     A sliding window is masked elsewhere, so it is refused here.
     """
@@ -32,10 +32,15 @@ def runs_directly(model: PreTrainedModel) -> bool:
         return False
     if type(model) is MistralForCausalLM and model.config.sliding_window is not None:
         return False
-    listened = any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    layers: Any = model.model.layers
-    whole = all(siblings(layer.self_attn, "q_proj") and siblings(layer.mlp, "gate_proj") for layer in layers)
-    return whole and not listened
+    body: Any = model.model
+    own = [body, body.norm, body.rotary_emb]
+    for layer in body.layers:
+        own += [layer, layer.self_attn, layer.mlp, layer.input_layernorm, layer.post_attention_layernorm]
+    if any(type(module).__module__ != type(model).__module__ for module in own):
+        return False  # somebody's own layers
+    shapes = {tuple(getattr(layer.self_attn.q_proj, "widths", ())) for layer in body.layers}
+    merged = all(siblings(layer.self_attn, "q_proj") and siblings(layer.mlp, "gate_proj") for layer in body.layers)
+    return merged and len(shapes) == 1 and all(untouched(module) for module in model.modules())
 
 
 class DirectPasses:
@@ -61,8 +66,8 @@ class DirectPasses:
         turned = torch.cat([-sin[..., :half], sin[..., half:]], -1)  # so that a half turn needs no negation
         rotation = cos[:, :, None], turned[:, :, None]
         bias = states.new_zeros(1, 1, 1) if mask is None else self._layers[0].rows_of_groups(mask)
-        for layer, place in zip(self._layers, cache.layers, strict=True):
-            states = layer(states, rotation, bias, place)
+        for layer in self._layers:
+            states = layer(states, rotation, bias, cache.layers[layer.place])
         hidden = _normed(self._norm, states[:, -last_rows:])
         return self._head(hidden), hidden
 
@@ -72,6 +77,7 @@ class _Layer:
 
     def __init__(self, layer: Any) -> None:
         attention, mlp = layer.self_attn, layer.mlp
+        self.place = int(attention.layer_idx)
         self._norms = layer.input_layernorm, layer.post_attention_layernorm
         self._qkv: PackedLinear = attention.q_proj.packed
         self._output, self._scale, self._width = attention.o_proj, attention.scaling, attention.head_dim

@@ -30,7 +30,7 @@ class PackedLinear(nn.Module):
         weight = torch.cat([layer.weight.detach() for layer in layers])
         self.weight: Any = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
         self.bias = None if layers[0].bias is None else torch.cat([layer.bias.detach() for layer in layers])
-        self.widths = [layer.out_features for layer in layers]
+        self.widths = [len(layer.weight) for layer in layers]
 
     def forward(self, states: Tensor) -> Tensor:
         """`[.., inputs] -> [.., outputs]`, those of several layers side by side."""
@@ -44,6 +44,7 @@ class _Sibling(nn.Module):
     def __init__(self, packed: PackedLinear, place: int, computed: dict[str, Any]) -> None:
         super().__init__()
         self.packed, self.place, self.computed = packed, place, computed
+        self.widths = packed.widths
 
     def forward(self, states: Tensor) -> Tensor:
         """`[.., inputs] -> [.., outputs]`."""
@@ -75,17 +76,33 @@ def packing_pays(model: PreTrainedModel) -> bool:
 
 @torch.inference_mode()
 def packed(model: PreTrainedModel) -> PreTrainedModel:
-    """A twin that shares every other tensor with `model`, which stays as it is. Later changes of weights are lost."""
+    """A twin that shares every other tensor with `model`, which stays as it is.
+
+    Later changes of weights are lost, and so are hooks that are registered later.
+    """
     shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     twin = copy.deepcopy(model, shared)
     for parent in list(twin.modules()):
-        layers = {name: layer for name, layer in parent.named_children() if type(layer) is nn.Linear}
+        layers = {
+            name: layer for name, layer in parent.named_children() if type(layer) is nn.Linear and untouched(layer)
+        }
         for group in SIBLINGS:
-            if all(name in layers for name in group):
+            if all(name in layers for name in group) and _fit([layers[name] for name in group]):
                 _merge(parent, group, [layers.pop(name) for name in group])
         for name, layer in layers.items():
             setattr(parent, name, PackedLinear([layer]))
     return twin
+
+
+def untouched(module: nn.Module) -> bool:
+    """Whether nobody listens to this module or has given it a `forward` of its own."""
+    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__)
+
+
+def _fit(layers: Sequence[nn.Linear]) -> bool:
+    """Whether layers can be one product: all with a bias or none."""
+    shapes = {(layer.bias is None, layer.in_features, layer.weight.dtype) for layer in layers}
+    return len(shapes) == 1
 
 
 def _merge(parent: nn.Module, names: Sequence[str], layers: Sequence[nn.Linear]) -> None:

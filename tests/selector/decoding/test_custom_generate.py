@@ -330,3 +330,17 @@ def test_what_is_loaded_lives_as_long_as_the_target(draft_llama: LlamaForCausalL
     del target, twin, decoders
     gc.collect()
     assert gone() is None
+
+
+def test_weights_that_are_written_between_two_calls_count() -> None:
+    """Training goes on between evaluations: packed copies of old weights must not answer."""
+    target, draft = tiny_llama(), tiny_llama(1)
+    call = partial(target.generate, PROMPT, max_new_tokens=20)
+    speculate = partial(call, custom_generate=ddte_generate, draft=draft, expansion=(2, 1, 2))
+    before = speculate().tolist()
+    for model in (target, draft):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    assert speculate().tolist() == call().tolist() != before
+    assert len([decoder for decoder in target._ddte_decoders.values() if decoder.guard is None]) == 1

@@ -21,6 +21,7 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm
 
 from selector.engine import packing
 from selector.engine.causal_model import HuggingFaceModel
@@ -118,3 +119,60 @@ def test_listeners_and_other_backends_go_the_models_own_way() -> None:
     changed = made("llama")
     changed.model.layers[2].mlp.up_proj = nn.Identity()
     assert not runs_directly(packed(changed))
+
+
+class OwnNorm(LlamaRMSNorm):
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return super().forward(hidden_states) + hidden_states
+
+
+class OwnLayer(LlamaDecoderLayer):
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return 2 * super().forward(hidden_states, *args, **kwargs)
+
+
+def own_norm(model: Any) -> None:
+    model.model.norm = OwnNorm(64)
+
+
+def own_layer(model: Any) -> None:
+    model.model.layers[1] = OwnLayer(model.config, 1)
+
+
+def own_forward(model: Any) -> None:
+    layer = model.model.layers[0]
+    original = layer.forward
+    layer.forward = lambda hidden_states, **kwargs: -original(hidden_states, **kwargs)
+
+
+def own_linear_forward(model: Any) -> None:
+    layer = model.model.layers[0].self_attn.o_proj
+    layer.forward = lambda states: 2 * nn.functional.linear(states, layer.weight)
+
+
+def hook_on_a_linear_layer(model: Any) -> None:
+    model.model.layers[1].mlp.down_proj.register_forward_hook(lambda _, inputs, output: 3 * output)
+
+
+def swapped_layers(model: Any) -> None:
+    model.model.layers[0], model.model.layers[2] = model.model.layers[2], model.model.layers[0]
+
+
+def one_bias_of_three(model: Any) -> None:
+    model.model.layers[0].self_attn.k_proj.bias = nn.Parameter(torch.randn(48))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [own_norm, own_layer, own_forward, own_linear_forward, hook_on_a_linear_layer, swapped_layers, one_bias_of_three],
+)
+def test_what_somebody_made_of_a_model_is_what_runs(change: Any) -> None:
+    model: Any = made("llama")
+    change(model)
+    direct, own = filled(model, pack=True), filled(model, pack=False)
+    for parents in TREES:
+        tokens = torch.arange(50, 50 + len(parents))
+        ours, theirs = (engine.extend(tokens, parents).logits for engine in (direct, own))
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-3)
+        for engine in (direct, own):
+            engine.keep([0])

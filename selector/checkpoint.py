@@ -15,7 +15,7 @@ from torch import Tensor
 
 from selector.checkpoint_config import REMEDY, CheckpointConfig, Head
 from selector.errors import UserError
-from selector.features import RootFeatures, latency_scalars
+from selector.features import HIDDEN, RootFeatures, latency_scalars
 from selector.latency import LatencyProfile
 from selector.network import Inputs, Prediction, SelectorNetwork
 from selector.provenance import read_json, write_json, write_text
@@ -96,8 +96,7 @@ class SelectorCheckpoint:
 
         Hidden states are rounded to float16 first, as the data set stores them.
         """
-        names = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
-        hidden = {name: _as_stored(getattr(features, name)) for name in names}
+        hidden = {name: _as_stored(getattr(features, name)) for name in HIDDEN}
         context = features.scalars[self.config.scalars.index("context_length")]
         if self._single is not None:
             prediction = self._single.predict(hidden, features.scalars, int(context))

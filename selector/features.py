@@ -11,6 +11,7 @@ from selector.distributions import Sampling, l1_distance
 from selector.latency import LatencyProfile
 
 FLOOR = 1e-10
+HIDDEN = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
 SCALARS: tuple[str, ...] = (
     "target_entropy_prev",
     "draft_entropy_prev",

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selector.checkpoint import best_actions
 from selector.distributions import Sampling
 from selector.engine.drafting import draft_tree, start_root
 from selector.engine.huggingface import Pair
@@ -16,11 +17,12 @@ from selector.engine.language_model import LanguageModel, prefill
 from selector.engine.plain import transformers_generate
 from selector.engine.scoring import score_tree
 from selector.engine.timing import TimedModel, Timer
-from selector.features import SCALARS, Previous, root_features
+from selector.features import HIDDEN, SCALARS, Previous, root_features
 from selector.latency import LatencyProfile
-from selector.network import LATENCY_SCALARS, Inputs, NetworkShape, SelectorNetwork
+from selector.network import NetworkShape, SelectorNetwork
 from selector.provenance import versions
-from selector.trees.expansion import Expansion
+from selector.single_root import SingleRoot
+from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.verifiers import get_verifier
 
 CONTEXTS, WIDTHS = (64, 256, 512), (1, 2, 4, 8, 16, 32, 64)
@@ -140,27 +142,26 @@ def _measure_plain(pair: Pair, timer: Timer, prompt: Tensor) -> None:
 
 @torch.inference_mode()
 def _selector_call(pair: Pair, action_space: tuple[int, int, int]) -> Callable[[], None]:
-    """Features and network at one root, with laws and weights that have the right sizes."""
-    hidden = pair.target.hidden_size, pair.draft.hidden_size
-    network = SelectorNetwork(NetworkShape(*hidden, len(SCALARS), action_space)).train(False)
-    device = pair.target.device
-    law = torch.softmax(torch.randn(pair.target.vocab_size, device=device), 0)
-    states = [torch.zeros(size, device=device) for size in hidden]
+    """Features and choice at one root by a linear selector, with laws and weights that have the right sizes."""
+    target, draft = pair.target, pair.draft
+    network = SelectorNetwork(NetworkShape(target.hidden_size, draft.hidden_size, len(SCALARS), action_space))
+    flat = LatencyProfile((1,), (1,), ((1.0,),), ((1.0,),), (0.0,), (1.0,))
+    single, times = SingleRoot(network, flat), flat.selector_times(torch.tensor([1]), ActionSpace(*action_space))
+    law = torch.softmax(torch.randn(target.vocab_size, device=target.device), 0)
+    states = [torch.zeros(model.hidden_size, device=model.device) for model in (target, draft)]
+    columns = draft.vocab_size if draft.support is None else len(draft.support)
 
     @torch.inference_mode()
     def call() -> None:
         features = root_features(
             Previous(law, law, states[0], states[1]),
-            draft_probs_root=law,
+            draft_probs_root=law[:columns],
             draft_hidden_root=states[1],
-            target_hidden_size=hidden[0],
+            target_hidden_size=target.hidden_size,
             context_length=1,
             sampling=SAMPLING,
         )
-        scalars = torch.cat([features.scalars, torch.zeros(LATENCY_SCALARS)])[None]
-        target, draft_prev, draft_root = (
-            block[None] for block in (features.target_hidden, features.draft_hidden_prev, features.draft_hidden_root)
-        )
-        network(Inputs(target, draft_prev, draft_root, scalars))
+        hidden = {name: getattr(features, name) for name in HIDDEN}
+        best_actions(single.predict(hidden, features.scalars, 1), times, "regressor")
 
     return call

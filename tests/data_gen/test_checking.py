@@ -136,7 +136,7 @@ def test_an_unfinished_set_and_no_set_are_refused(folder, tmp_path):
     manifest.save(folder)
     with pytest.raises(UserError, match="complete is false"):
         check_data_set(folder, QUIET)
-    with pytest.raises(UserError, match=r"no manifest\.json"):
+    with pytest.raises(UserError, match=r"give one that holds manifest\.json"):
         check_data_set(tmp_path / "nowhere", QUIET)
 
 

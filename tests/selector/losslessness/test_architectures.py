@@ -32,7 +32,10 @@ def row(architecture: str, model: Any) -> str:
     return f"| {architecture} | `{type(model).__name__}` | {head} | {limit} |"
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+DTYPES = ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)]  # slow where it is no native type
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
 def test_lossless(architecture: str, dtype: str) -> None:
     """Texts are longer than the sliding windows."""
@@ -54,7 +57,7 @@ def test_the_table_names_no_other_architecture() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
 def test_lossless_on_a_gpu(architecture: str, dtype: str) -> None:
     findings = verify_pair(tiny_pair(architecture, getattr(torch, dtype), "cuda"), PROMPTS, tokens=24, texts=100)

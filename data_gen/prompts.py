@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -81,6 +82,13 @@ def render(prompt: Prompt, tokenizer: Any, chat_template: bool) -> list[int]:
     if not tokens:
         raise UserError(f"prompt {prompt.id!r} has no tokens: give it a text.")
     return [int(token) for token in tokens]
+
+
+def rendered(prompts: Sequence[Prompt], tokenizer: Any, chat_template: bool, seed: int) -> list[list[int]]:
+    """Token ids of all prompts in an order drawn by `seed`, so that the tasks are mixed."""
+    ids = [render(prompt, tokenizer, chat_template) for prompt in prompts]
+    random.Random(seed).shuffle(ids)
+    return ids
 
 
 def _from_source(source: str, per_task: int) -> Iterable[tuple[str, Prompt]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from data_gen.prompts import Prompt, load_prompts, render
+from data_gen.prompts import Prompt, load_prompts, rendered
 from selector.checkpoint import SelectorCheckpoint
 from selector.config import Config, DecodeConfig
 from selector.decoding.bench import bench_decode, verdict
@@ -128,8 +127,7 @@ def measure(
     console: Console,
 ) -> list[dict[str, Any]]:
     """Rows of `bench_decode`, with a progress bar and prompts of all tasks mixed."""
-    ids = [render(prompt, pair.tokenizer, config.generate.chat_template) for prompt in prompts]
-    random.Random(config.decode.seed).shuffle(ids)
+    ids = rendered(prompts, pair.tokenizer, config.generate.chat_template, config.decode.seed)
     runs = len(ids) * len(settings) * (len(decoders) + 1 + arguments.assisted)
     console.print(
         f"{len(ids)} prompts, {len(settings)} settings, {runs} runs of up to {config.decode.max_new_tokens} tokens."

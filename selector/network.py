@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from selector.features import HIDDEN
 from selector.trees.expansion import ActionSpace
 
 STANDARD_LIMIT = 5.0
 LATENCY_SCALARS = 2
 SETTING_SCALARS = 3
-BLOCKS = ("target_hidden", "draft_hidden_prev", "draft_hidden_root", "uncertainty", "setting", "latency")
+BLOCKS = (*HIDDEN, "uncertainty", "setting", "latency")
 SMALLEST_DEVIATION = 1e-3
 SHARPNESS = 20.0
 
@@ -127,15 +127,12 @@ class RootEncoder(nn.Module):
         self.hidden = nn.ModuleList([Components(size, shape.components) for size in sizes])
         self.scalars = Standardise(3 * (shape.num_scalars + LATENCY_SCALARS))
 
-    def fit(self, inputs: Inputs, blocks: Collection[str] = BLOCKS) -> None:
-        """Set the buffers from the training roots; inputs that are not of `blocks` are mapped to zero."""
-        for name, components, block in zip(BLOCKS, self.hidden, inputs[:-1], strict=False):
+    def fit(self, inputs: Inputs) -> None:
+        """Set the buffers from the training roots."""
+        for components, block in zip(self.hidden, inputs[:-1], strict=True):
             assert isinstance(components, Components)
-            components.fit(block if name in blocks else torch.zeros_like(block))
+            components.fit(block)
         self.scalars.fit(curves(inputs.scalars))
-        for name, columns in scalar_blocks(inputs.scalars.shape[1]).items():
-            if name not in blocks:
-                self.scalars.scale.reshape(3, -1)[:, columns] = torch.inf
 
     def forward(self, inputs: Inputs) -> Tensor:
         hidden = [components(block) for components, block in zip(self.hidden, inputs[:-1], strict=True)]

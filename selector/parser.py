@@ -5,33 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, get_type_hints
 
 from jsonargparse import ArgumentParser
 
-from selector.config import (
-    ActionSpaceConfig,
-    Config,
-    DecodeConfig,
-    DistillConfig,
-    EvaluateConfig,
-    GenerateConfig,
-    PairConfig,
-    TrainConfig,
-)
+from selector.config import Config
 from selector.config_file import ConfigFile
 from selector.sentences import sentence
 
-SECTIONS: dict[str, type] = {
-    "pair": PairConfig,
-    "action_space": ActionSpaceConfig,
-    "generate": GenerateConfig,
-    "train": TrainConfig,
-    "evaluate": EvaluateConfig,
-    "distill": DistillConfig,
-    "decode": DecodeConfig,
-}
+SECTIONS: dict[str, type] = get_type_hints(Config)
 
 
 class Parser(ArgumentParser):
@@ -79,4 +61,4 @@ def _add_sections(parser: ArgumentParser, shown: set[str]) -> None:
 
 def resolve_config(arguments: Any) -> Config:
     """The parsed sections as the one frozen `Config`."""
-    return Config(**{section.name: getattr(arguments, section.name) for section in fields(Config)})
+    return Config(**{name: getattr(arguments, name) for name in SECTIONS})

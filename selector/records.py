@@ -24,13 +24,13 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from selector.features import HIDDEN
 from selector.manifest import Manifest, Unit
 from selector.parquet import column, list_column, matrix, numbers, read_shards
 from selector.record_checks import check_columns, check_manifest
 
-__all__ = ["HIDDEN_BLOCKS", "Manifest", "RootDataset", "RootRecord", "Unit", "to_table", "write_shard", "write_table"]
+__all__ = ["Manifest", "RootDataset", "RootRecord", "Unit", "to_table", "write_shard", "write_table"]
 
-HIDDEN_BLOCKS = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
 PLAIN_TYPES = {
     "prompt_id": pa.string(),
     "task": pa.string(),
@@ -85,7 +85,7 @@ def to_table(records: Sequence[RootRecord]) -> Any:
     columns: dict[str, Any] = {
         name: pa.array([getattr(record, name) for record in records], kind) for name, kind in PLAIN_TYPES.items()
     }
-    for name in HIDDEN_BLOCKS:
+    for name in HIDDEN:
         clipped = [getattr(record, name).float().clamp(-FLOAT16_MAX, FLOAT16_MAX) for record in records]
         columns[name] = list_column(clipped, pa.float16())
     columns["scalars"] = list_column([record.scalars for record in records], pa.float32())
@@ -118,7 +118,7 @@ class RootDataset:
     """A whole data set in memory, one row a root.
 
     Attributes:
-        hidden: per block of `HIDDEN_BLOCKS` a float32 `[N, d]`.
+        hidden: per block of `HIDDEN` a float32 `[N, d]`.
         scalars: `[N, S]`, float32.
         efficiency: per verifier `[N, 2, A]`, float32; `standard_error`: per verifier `[N, A]`.
         prompt_ids, tasks: per root.
@@ -173,7 +173,7 @@ class RootDataset:
 
 def _from_table(manifest: Manifest, table: Any) -> RootDataset:
     sizes, actions = manifest.hidden_sizes, len(manifest.space)
-    widths = dict(zip(HIDDEN_BLOCKS, (sizes["target"], sizes["draft"], sizes["draft"]), strict=True))
+    widths = dict(zip(HIDDEN, (sizes["target"], sizes["draft"], sizes["draft"]), strict=True))
     efficiency = {name: matrix(table, f"efficiency_{name}", 2 * actions) for name in manifest.verifiers}
     return RootDataset(
         manifest=manifest,

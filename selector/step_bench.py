@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from rich.progress import track
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
-from data_gen.prompts import load_prompts, render
+from data_gen.prompts import load_prompts, rendered
 from selector.config import Config
 from selector.decoding.checks import check_decode
 from selector.decoding.decoder import Decoder
@@ -34,16 +32,14 @@ WARM_UP_TOKENS, PROFILED_TOKENS = 8, 24
 
 def bench_step(arguments: Any, config: Config) -> list[dict[str, Any]]:
     """Decode prompts with both arms in turn, print the table, return its rows: one a section, and the whole step."""
-    check_decode(config.decode)
+    sampling = check_decode(config.decode)
     if arguments.json:
         check_file("json", arguments.json)
     expansion = Expansion.parse(arguments.static)
     prompts = load_prompts(arguments.prompts, arguments.prompts_per_task)
     pair, console = load_pair(config.pair), Console()
-    ids = [render(prompt, pair.tokenizer, config.generate.chat_template) for prompt in prompts]
-    random.Random(config.decode.seed).shuffle(ids)
+    ids = rendered(prompts, pair.tokenizer, config.generate.chat_template, config.decode.seed)
     decoders = [Decoder(arm, arguments.verifier, expansion) for arm in (_as_loaded(pair), pair)]
-    sampling = Sampling(config.decode.temperature, config.decode.top_p, config.decode.top_k)
     milliseconds = measure(decoders, ids, sampling, config.decode.max_new_tokens, config.decode.seed, console)
     rows = step_rows(milliseconds, config.evaluate.bootstrap, config.evaluate.level)
     console.print(step_table(rows, f"{arguments.verifier} static {expansion}, {pair.dtype}".replace("torch.", "")))
@@ -51,7 +47,7 @@ def bench_step(arguments: Any, config: Config) -> list[dict[str, Any]]:
         share = product_share(decoder, ids[0], sampling)
         console.print(f"Linear layers are {share:.0%} of the computing time of decoding with passes of {name}.")
     if arguments.json:
-        write_json(Path(arguments.json), rows)
+        write_json(arguments.json, rows)
     return rows
 
 

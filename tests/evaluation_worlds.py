@@ -10,9 +10,10 @@ import torch
 
 from selector.checkpoint import SelectorCheckpoint
 from selector.checkpoint_config import CheckpointConfig
+from selector.features import HIDDEN
 from selector.latency import LatencyProfile
 from selector.network import Inputs, NetworkShape, Prediction
-from selector.records import HIDDEN_BLOCKS, Manifest, RootDataset
+from selector.records import Manifest, RootDataset
 from selector.trees.expansion import ActionSpace, Expansion
 
 SPACE = ActionSpace(2, 2, 3)
@@ -70,7 +71,7 @@ def make_dataset(
         for name in verifiers
     }
     scalars = np.stack([hard + 0.1 * rng.random(size), rng.integers(20, 200, size)], 1)
-    hidden = {name: torch.tensor(rng.standard_normal((size, 6)), dtype=torch.float32) for name in HIDDEN_BLOCKS}
+    hidden = {name: torch.tensor(rng.standard_normal((size, 6)), dtype=torch.float32) for name in HIDDEN}
     index = np.arange(size) // roots
     manifest = Manifest({}, tuple(SPACE.limits), list(verifiers), SCALARS, {"target": 6, "draft": 6}, "t", "d")
     return RootDataset(

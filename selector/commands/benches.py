@@ -20,8 +20,7 @@ def decode_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--profile", type=Path, default=None, help="this machine's pass times (default: the checkpoints')"
     )
-    parser.add_argument("--prompts", type=list[str], default=["builtin"], help="`builtin` or JSONL files")
-    parser.add_argument("--prompts-per-task", type=int, default=2, help="prompts of each task")
+    _prompt_flags(parser)
     parser.add_argument(
         "--settings",
         type=list[tuple[float, float]],
@@ -45,8 +44,7 @@ def bench_decode(arguments: Any) -> int:
 def step_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--static", type=str, default="(2, 0, 2)", help="the tree of every step, (K, L1, L2)")
     parser.add_argument("--verifier", type=str, default="rbv", help="its verifier")
-    parser.add_argument("--prompts", type=list[str], default=["builtin"], help="`builtin` or JSONL files")
-    parser.add_argument("--prompts-per-task", type=int, default=2, help="prompts of each task")
+    _prompt_flags(parser)
     _json_flag(parser)
 
 
@@ -116,6 +114,11 @@ def bench_efficiency(arguments: Any) -> None:
     print(markdown(means, dataset, arguments.evaluate))
     if arguments.json:
         write_json(arguments.json, [mean.to_dict() for mean in means])
+
+
+def _prompt_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--prompts", type=list[str], default=["builtin"], help="`builtin` or JSONL files")
+    parser.add_argument("--prompts-per-task", type=int, default=2, help="prompts of each task")
 
 
 def _json_flag(parser: ArgumentParser) -> None:

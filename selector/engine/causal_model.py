@@ -66,7 +66,7 @@ class HuggingFaceModel:
         self.support = None if support is None else support.to(self.device)
         parameters = inspect.signature(type(model).forward).parameters
         self._passes: Any = packed(model) if pack and packing_pays(model) else model
-        direct = self._passes is not model and self._window is None and runs_directly(self._passes)
+        direct = self._passes is not model and runs_directly(self._passes)
         self._direct = DirectPasses(self._passes) if direct else None
         self._configs = switchable_configs(self._passes)
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
@@ -120,18 +120,17 @@ class HuggingFaceModel:
         depths, visible = self._pending.append(parents)
         count, cached = len(parents), self._cache.rows
         positions = torch.tensor(depths, device=self.device).add_(self._length)
+        mask: Any = None  # one row that sees everything, or a prompt from an empty cache: the model's own mask
         if visible is not None:
             mask = self._mask(count, visible)
         elif cached > 0 and (count > 1 or self._window is not None):
             mask = self._mask(count, np.tri(count, cached - self._length + count, cached - self._length, dtype=bool))
-        else:
-            mask = None  # one row that sees everything, or a prompt from an empty cache: the model's own mask
         ids = tokens.to(self.device)
         if self.rows < self.vocab_size:
             ids = ids.clamp(max=self.rows - 1)  # a padded token of the target, which this draft does not have
         self._cache.reserve(count)
         few = mask is not None or count == 1
-        if few and self._direct is not None and not isinstance(mask, dict):
+        if few and self._direct is not None:
             logits, hidden = self._direct(ids[None], mask, positions[None], self._cache, last_rows)
             scores = Scores(logits[0, :, : self._columns], hidden[0])
         else:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM, MistralForCausalLM, PreTrainedModel, Qwen2ForCausalLM
 
-from selector.engine.cache import PathCache
+from selector.engine.cache import PathCache, sliding_window
 from selector.engine.packing import PackedLinear, siblings, untouched
 
 SHAPED = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM)  # the same layers, with and without biases
@@ -28,9 +28,7 @@ def runs_directly(model: PreTrainedModel) -> bool:
     """
     if type(model) not in SHAPED or getattr(model.config, "_attn_implementation", None) != "sdpa":
         return False
-    if any(kind != "full_attention" for kind in getattr(model.config, "layer_types", None) or ()):
-        return False
-    if type(model) is MistralForCausalLM and model.config.sliding_window is not None:
+    if sliding_window(model.config, type(model).__name__) is not None:
         return False
     body: Any = model.model
     own = [body, body.norm, body.rotary_emb]
@@ -38,9 +36,10 @@ def runs_directly(model: PreTrainedModel) -> bool:
         own += [layer, layer.self_attn, layer.mlp, layer.input_layernorm, layer.post_attention_layernorm]
     if any(type(module).__module__ != type(model).__module__ for module in own):
         return False  # somebody's own layers
-    shapes = {tuple(getattr(layer.self_attn.q_proj, "widths", ())) for layer in body.layers}
-    merged = all(siblings(layer.self_attn, "q_proj") and siblings(layer.mlp, "gate_proj") for layer in body.layers)
-    return merged and len(shapes) == 1 and all(untouched(module) for module in model.modules())
+    if not all(siblings(layer.self_attn, "q_proj") and siblings(layer.mlp, "gate_proj") for layer in body.layers):
+        return False
+    shapes = {tuple(layer.self_attn.q_proj.packed.widths) for layer in body.layers}
+    return len(shapes) == 1 and all(untouched(module) for module in model.modules())
 
 
 class DirectPasses:

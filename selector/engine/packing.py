@@ -44,7 +44,6 @@ class _Sibling(nn.Module):
     def __init__(self, packed: PackedLinear, place: int, computed: dict[str, Any]) -> None:
         super().__init__()
         self.packed, self.place, self.computed = packed, place, computed
-        self.widths = packed.widths
 
     def forward(self, states: Tensor) -> Tensor:
         """`[.., inputs] -> [.., outputs]`."""

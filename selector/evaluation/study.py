@@ -26,6 +26,7 @@ from selector.evaluation.bootstrap import (
 )
 from selector.evaluation.opponents import Outcome, best_action, play
 from selector.evaluation.roots import Ints, build_roots
+from selector.features import HIDDEN
 from selector.latency import LatencyProfile
 from selector.linear import fit_weights, label_deviation
 from selector.network import BLOCKS, LATENCY_SCALARS, Inputs, NetworkShape, SelectorNetwork, scalar_blocks
@@ -34,7 +35,6 @@ from selector.records import RootDataset
 FOLDS = 5
 FEWEST_PROMPTS = 10
 SHARES = (0.125, 0.25, 0.5, 1.0)
-HIDDEN = BLOCKS[:3]
 VARIANTS: dict[str, tuple[str, ...]] = {
     "all inputs": BLOCKS,
     "no hidden states": tuple(block for block in BLOCKS if block not in HIDDEN),

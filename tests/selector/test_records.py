@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from selector.errors import UserError
-from selector.records import HIDDEN_BLOCKS, Manifest, RootDataset, RootRecord, Unit, write_shard
+from selector.features import HIDDEN
+from selector.records import Manifest, RootDataset, RootRecord, Unit, write_shard
 from selector.trees.expansion import ActionSpace
 
 SPACE = ActionSpace(2, 1, 2)
@@ -57,7 +58,7 @@ def test_round_trip(tmp_path):
     assert len(dataset) == 6
     assert dataset.prompt_ids == ["prompt-0", "prompt-0", "prompt-1", "prompt-1", "prompt-2", "prompt-2"]
     for row, record in enumerate(records):
-        for name in HIDDEN_BLOCKS:
+        for name in HIDDEN:
             assert torch.equal(dataset.hidden[name][row], getattr(record, name).half().float())
         assert torch.equal(dataset.scalars[row], record.scalars)
         for verifier in VERIFIERS:

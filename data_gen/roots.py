@@ -15,7 +15,7 @@ from data_gen.units import WorkUnit
 from selector.config import GenerateConfig
 from selector.decoding.stats import Stopwatch
 from selector.distributions import Sampling, warp
-from selector.engine.drafting import Root, dense_laws
+from selector.engine.drafting import Root
 from selector.engine.language_model import LanguageModel, prefill
 from selector.features import Previous, RootFeatures, root_features
 from selector.records import RootRecord
@@ -89,10 +89,11 @@ def start_roots(draft: LanguageModel, tokens: Sequence[int], places: Sequence[in
     scores = draft.extend(ids, range(-1, len(ids) - 1), last_rows=end - first)
     used = sorted({row for place in places for row in (place - 1, place) if row >= first})
     rows = torch.tensor(used, device=draft.device) - first
-    laws, hidden = warp(scores.logits[rows], sampling), scores.hidden[rows]
+    logits, hidden = scores.logits[rows], scores.hidden[rows]
+    laws = warp(logits, sampling)
     ends = [used.index(place) + 1 for place in places]
     return [
-        Root(tokens[place], place - known, laws[max(0, last - 2) : last], hidden[max(0, last - 2) : last])
+        Root(tokens[place], place - known, *(block[max(0, last - 2) : last] for block in (laws, logits, hidden)))
         for place, last in zip(places, ends, strict=True)
     ]
 
@@ -136,13 +137,15 @@ def _features(trajectory: Trajectory, draft: LanguageModel, root: TextRoot, star
     if root.prev_probs is not None and root.prev_hidden is not None:
         previous = Previous(
             target_probs=root.prev_probs,
-            draft_probs=dense_laws(draft, start.laws[:1])[0],
+            draft_probs=start.laws[0],
+            support=draft.support,
             target_hidden=root.prev_hidden,
             draft_hidden=start.hidden[0],
         )
     return root_features(
         previous,
         draft_probs_root=start.laws[-1],
+        draft_logits_root=start.logits[-1],
         draft_hidden_root=start.hidden[-1],
         target_hidden_size=trajectory.target.hidden_size,
         context_length=root.index,

@@ -9,13 +9,15 @@ from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from selector.checkpoint_config import REMEDY, CheckpointConfig, Head
 from selector.errors import UserError
-from selector.features import HIDDEN, RootFeatures, latency_scalars
+from selector.features import HIDDEN, SCALARS, RootFeatures, latency_scalars
 from selector.latency import LatencyProfile
 from selector.network import Inputs, Prediction, SelectorNetwork
 from selector.provenance import read_json, write_json, write_text
@@ -38,17 +40,20 @@ def network_inputs(
     )
 
 
-def best_actions(prediction: Prediction, action_times: Tensor, head: Head) -> Tensor:
-    """`[N]`: argmax of the policy's logits, or of predicted `E - rate T` with `action_times [N, actions]`.
+def action_prices(mean_efficiency: Tensor, action_times: Tensor) -> Tensor:
+    """`[N, actions]`, float64: the tokens that `action_times [N, actions]` yield at the best static action's rate."""
+    return action_times * (mean_efficiency.double() / action_times).amax(-1, keepdim=True)
 
-    `rate` is the throughput of the best static action at this context. What a step yields is weighed against what
-    its time yields elsewhere; the largest `E / T` would treat the whole text as being like this root (see
-    `selector.throughput`).
+
+def best_actions(prediction: Prediction, action_times: Tensor, head: Head) -> Tensor:
+    """`[N]`: argmax of the policy's logits, or of predicted efficiency less the prices of `action_times [N, actions]`.
+
+    What a step yields is weighed against what its time yields elsewhere; the largest `E / T` would treat the whole
+    text as being like this root (see `selector.throughput`).
     """
     if head == "policy":
         return prediction.policy_logits.argmax(1)
-    rate = (prediction.mean_efficiency.double() / action_times).amax(1, keepdim=True)
-    return (prediction.efficiency.double() - rate * action_times).argmax(1)
+    return (prediction.efficiency.double() - action_prices(prediction.mean_efficiency, action_times)).argmax(1)
 
 
 class SelectorCheckpoint:
@@ -91,19 +96,26 @@ class SelectorCheckpoint:
         prediction: Prediction = self.network(network_inputs(hidden, scalars, context_length, self.profile))
         return prediction
 
-    def choose(self, features: RootFeatures, action_times: Tensor, head: Head | None = None) -> int:
-        """The action at one root; `action_times [actions]` are seconds on this machine.
+    def prices(self, action_times: Tensor) -> Tensor:
+        """`action_prices` under the mean efficiency of training; `action_times [..., actions]` of this machine."""
+        return action_prices(self.network.mean_efficiency, action_times)
+
+    def choose(self, features: RootFeatures, prices: NDArray[np.float64], head: Head | None = None) -> int:
+        """The action at one root, as `best_actions`; `prices [actions]` are those of `self.prices`.
 
         Hidden states are rounded to float16 first, as the data set stores them.
         """
-        hidden = {name: _as_stored(getattr(features, name)) for name in HIDDEN}
-        context = features.scalars[self.config.scalars.index("context_length")]
+        states, scalars = _as_stored(torch.cat([getattr(features, name) for name in HIDDEN])), features.scalars
         if self._single is not None:
-            prediction = self._single.predict(hidden, features.scalars, int(context))
+            logits, efficiency = self._single.predict(states.numpy(), scalars.numpy())
         else:
-            batch = {name: block[None] for name, block in hidden.items()}
-            prediction = self.predict(batch, features.scalars[None], context[None])
-        return int(best_actions(prediction, action_times[None], head or self.config.default_head))
+            sizes = [len(getattr(features, name)) for name in HIDDEN]
+            hidden = dict(zip(HIDDEN, torch.split(states[None], sizes, 1), strict=True))
+            context = scalars[None, SCALARS.index("context_length")]
+            prediction = self.predict(hidden, scalars[None], context)
+            logits, efficiency = prediction.policy_logits[0].numpy(), prediction.efficiency[0].numpy()
+        policy = (head or self.config.default_head) == "policy"
+        return int(np.argmax(logits if policy else efficiency - prices))
 
     def check_pair(self, target_fingerprint: str, draft_fingerprint: str) -> None:
         """Refuse another pair than the one of training."""
@@ -151,5 +163,5 @@ def refuse_occupied(folder: Path) -> None:
         raise UserError(f"output folder {str(folder)!r} already holds something: delete it or give another one.")
 
 
-def _as_stored(block: Tensor) -> Tensor:
-    return block.float().clamp(-FLOAT16_MAX, FLOAT16_MAX).half().float()
+def _as_stored(states: Tensor) -> Tensor:
+    return states.clamp(-FLOAT16_MAX, FLOAT16_MAX).half().float()

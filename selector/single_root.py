@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from selector.features import latency_scalars
+from selector.features import SCALARS, latency_scalars
 from selector.latency import LatencyProfile
-from selector.network import SHARPNESS, STANDARD_LIMIT, Prediction, SelectorNetwork, Standardise
+from selector.network import SHARPNESS, STANDARD_LIMIT, Components, SelectorNetwork, Standardise
 
 Floats = NDArray[np.float32]
+CONTEXT = SCALARS.index("context_length")
 
 
 def is_linear(network: SelectorNetwork) -> bool:
@@ -26,34 +26,33 @@ class SingleRoot:
     """What `network`, which `is_linear`, predicts at one root; `profile` is that of its training."""
 
     def __init__(self, network: SelectorNetwork, profile: LatencyProfile) -> None:
-        encoder = network.encoder
-        self._hidden = [(_Standard(block.standardise), block.directions.numpy()) for block in encoder.hidden]  # type: ignore[arg-type, operator]
-        self._scalars = _Standard(encoder.scalars)
+        blocks = [block for block in network.encoder.hidden if isinstance(block, Components)]
+        ends = np.cumsum([block.directions.shape[1] for block in blocks])
+        self._parts = [slice(end - block.directions.shape[1], end) for end, block in zip(ends, blocks, strict=True)]
+        self._directions = [block.directions.numpy() for block in blocks]
+        self._states = _Standard([block.standardise for block in blocks])
+        self._scalars = _Standard([network.encoder.scalars])
         self._weight, self._bias = network.linear_weight.numpy(), network.linear_bias.numpy()
         self._prices, self._longest = network.prices.numpy(), network.longest.numpy()
-        self._mean_efficiency = network.mean_efficiency
         # flat past the longest context of the profile
         self._latency = latency_scalars(torch.arange(profile.contexts[-1] + 1), profile).numpy()
 
-    def predict(self, hidden: Mapping[str, Tensor], scalars: Tensor, context_length: int) -> Prediction:
-        """As `SelectorCheckpoint.predict` at one root: hidden blocks `[d]`, `scalars [S]`; results `[1, actions]`."""
-        latency = self._latency[min(context_length, len(self._latency) - 1)]
-        inputs = np.concatenate([scalars.numpy(), latency])
+    def predict(self, states: Floats, scalars: Floats) -> tuple[Floats, Floats]:
+        """Policy logits and efficiency, `[actions]`, of the hidden states one behind the other and `scalars [S]`."""
+        latency = self._latency[min(int(scalars[CONTEXT]), len(self._latency) - 1)]
+        inputs = np.concatenate([scalars, latency])
         positive = np.maximum(inputs, 0)
         curves = np.concatenate([inputs, np.sqrt(positive), np.exp(-positive)])
-        parts = [
-            _clipped(directions @ standard(hidden[name].numpy()))
-            for (standard, directions), name in zip(self._hidden, hidden, strict=True)
-        ]
-        linear = self._bias + self._weight @ np.concatenate([*parts, self._scalars(curves)])
-        logits = SHARPNESS * (linear - self._prices)
-        efficiency = np.minimum(np.maximum(linear, 1), self._longest)
-        return Prediction(torch.from_numpy(logits)[None], torch.from_numpy(efficiency)[None], self._mean_efficiency)
+        states = self._states(states)
+        parts = [directions @ states[part] for directions, part in zip(self._directions, self._parts, strict=True)]
+        linear = self._bias + self._weight @ np.concatenate([_clipped(np.concatenate(parts)), self._scalars(curves)])
+        return SHARPNESS * (linear - self._prices), np.minimum(np.maximum(linear, 1), self._longest)
 
 
 class _Standard:
-    def __init__(self, module: Standardise) -> None:
-        self._mean, self._scale = module.mean.numpy(), module.scale.numpy()
+    def __init__(self, modules: Sequence[Standardise]) -> None:
+        self._mean = np.concatenate([module.mean.numpy() for module in modules])
+        self._scale = np.concatenate([module.scale.numpy() for module in modules])
 
     def __call__(self, values: Floats) -> Floats:
         return _clipped((values - self._mean) / self._scale)

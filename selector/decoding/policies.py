@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 import torch
-from torch import Tensor
 
 from selector.checkpoint import SelectorCheckpoint
 from selector.checkpoint_config import HEADS, Head
@@ -54,7 +53,7 @@ class FixedPolicy:
 class SelectorPolicy:
     """A trained selector. `profile` holds this machine's pass times (default: those it was trained under)."""
 
-    CONTEXT_STEP = 32  # action times are computed once for contexts in steps of so many tokens
+    CONTEXT_STEP = 32  # what times are worth is computed once for contexts in steps of so many tokens
 
     def __init__(
         self,
@@ -68,14 +67,10 @@ class SelectorPolicy:
         self.head: Head = checkpoint.config.default_head if head == "auto" else head
         profile = profile or checkpoint.profile
         contexts = torch.arange(0, profile.contexts[-1] + self.CONTEXT_STEP, self.CONTEXT_STEP)
-        self._times = profile.selector_times(contexts, checkpoint.space)
-
-    def action_times(self, context_length: int) -> Tensor:
-        """`[actions]`: seconds of a step that is chosen here; flat past the longest context of the profile."""
-        row = (context_length + self.CONTEXT_STEP // 2) // self.CONTEXT_STEP
-        return self._times[min(row, len(self._times) - 1)]
+        self._prices = checkpoint.prices(profile.selector_times(contexts, checkpoint.space)).numpy()
 
     def choose(self, root: RootView) -> Expansion:
         """The action of the checkpoint's head."""
-        action = self.checkpoint.choose(root.features(), self.action_times(root.context_length), self.head)
-        return self.checkpoint.space.expansions[action]
+        row = (root.context_length + self.CONTEXT_STEP // 2) // self.CONTEXT_STEP
+        prices = self._prices[min(row, len(self._prices) - 1)]  # flat past the longest context of the profile
+        return self.checkpoint.space.expansions[self.checkpoint.choose(root.features(), prices, self.head)]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selector.decoding.stats import Stopwatch
 from selector.distributions import Sampling, warp
-from selector.engine.drafting import Root, dense_laws, draft_tree, start_root
+from selector.engine.drafting import Root, draft_tree, start_root
 from selector.engine.language_model import LanguageModel
 from selector.engine.scoring import score_tree
 from selector.features import Previous, RootFeatures, root_features
@@ -76,6 +76,7 @@ class SpeculativeSequence:
         return root_features(
             self._previous(root),
             draft_probs_root=root.laws[-1],
+            draft_logits_root=root.logits[-1],
             draft_hidden_root=root.hidden[-1],
             target_hidden_size=self.target.hidden_size,
             context_length=self.context_length,
@@ -122,9 +123,11 @@ class SpeculativeSequence:
         self.draft.keep([*range(root.row + 1), *(root.row + above for above in path if above < inner)])
         self._root = None
         if node < inner and tree.draft_hidden is not None:
-            self._uncached, self._draft_prev = tokens[-1:], (tree.draft_probs[node], tree.draft_hidden[node])
+            law = tree.draft_probs[node]
+            law = law if tree.support is None else law[tree.support]
+            self._uncached, self._draft_prev = tokens[-1:], (law, tree.draft_hidden[node])
         elif node == 0:
-            self._uncached, self._draft_prev = tokens[-1:], (dense_laws(self.draft, root.laws[-1:])[0], root.hidden[-1])
+            self._uncached, self._draft_prev = tokens[-1:], (root.laws[-1], root.hidden[-1])
         else:
             self._uncached, self._draft_prev = tokens[-2:], None
 
@@ -133,9 +136,10 @@ class SpeculativeSequence:
         if self._target_prev is None:
             return None
         if len(root.laws) > 1:
-            draft_prev = dense_laws(self.draft, root.laws[-2:-1])[0], root.hidden[-2]
+            draft_prev = root.laws[-2], root.hidden[-2]
         elif self._draft_prev is not None:
             draft_prev = self._draft_prev
         else:
             return None
-        return Previous(self._target_prev[0], draft_prev[0], self._target_prev[1], draft_prev[1])
+        law, hidden = self._target_prev
+        return Previous(law, draft_prev[0], self.draft.support, hidden, draft_prev[1])

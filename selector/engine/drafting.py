@@ -24,12 +24,13 @@ class Root:
         row: the draft's pending row of the root token.
         laws: `[rows, columns]`: the draft's warped laws over its own columns; the last row is the root's, and
             when the pass covered the token before the root token too, the row before is that token's.
-        hidden: `[rows, hidden_size]`, likewise.
+        logits, hidden: `[rows, columns]` and `[rows, hidden_size]`, likewise.
     """
 
     token: int
     row: int
     laws: Tensor
+    logits: Tensor
     hidden: Tensor
 
 
@@ -37,7 +38,7 @@ def start_root(draft: LanguageModel, tokens: Sequence[int], sampling: Sampling) 
     """Run the `tokens` that the draft's cache lacks in one pass; the last of them is the root token."""
     ids = torch.tensor(list(tokens), device=draft.device)
     scores = draft.extend(ids, range(-1, len(ids) - 1), last_rows=min(2, len(ids)))
-    return Root(int(tokens[-1]), len(ids) - 1, warp(scores.logits, sampling), scores.hidden)
+    return Root(int(tokens[-1]), len(ids) - 1, warp(scores.logits, sampling), scores.logits, scores.hidden)
 
 
 def draft_tree(

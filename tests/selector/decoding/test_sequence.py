@@ -11,7 +11,7 @@ from transformers import LlamaForCausalLM
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling, warp
 from selector.engine.causal_model import HuggingFaceModel
-from selector.engine.drafting import dense_laws, start_root
+from selector.engine.drafting import start_root
 from selector.engine.early_exit import build_early_exit
 from selector.features import Previous, RootFeatures, root_features
 from selector.trees.expansion import Expansion
@@ -40,11 +40,12 @@ def fresh_features(target: LlamaForCausalLM, draft: LlamaForCausalLM, support: A
     previous = None
     if len(text) > 1:
         scores = models[0].extend(torch.tensor(text[:-1]), range(-1, len(text) - 2), last_rows=1)
-        draft_law = dense_laws(models[1], root.laws[-2:-1])[0]
-        previous = Previous(warp(scores.logits, SAMPLING)[0], draft_law, scores.hidden[0], root.hidden[-2])
+        law = warp(scores.logits, SAMPLING)[0]
+        previous = Previous(law, root.laws[-2], support, scores.hidden[0], root.hidden[-2])
     return root_features(
         previous,
         draft_probs_root=root.laws[-1],
+        draft_logits_root=root.logits[-1],
         draft_hidden_root=root.hidden[-1],
         target_hidden_size=models[0].hidden_size,
         context_length=len(text) - 1,

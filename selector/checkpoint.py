@@ -105,17 +105,16 @@ class SelectorCheckpoint:
 
         Hidden states are rounded to float16 first, as the data set stores them.
         """
-        states, scalars = _as_stored(torch.cat([getattr(features, name) for name in HIDDEN])), features.scalars
+        policy, scalars = (head or self.config.default_head) == "policy", features.scalars
         if self._single is not None:
-            logits, efficiency = self._single.predict(states.numpy(), scalars.numpy())
+            predict = self._single.policy_logits if policy else self._single.efficiency
+            states = _as_stored(torch.cat([getattr(features, name) for name in HIDDEN])).numpy()
+            predicted = predict(states, scalars.numpy())
         else:
-            sizes = [len(getattr(features, name)) for name in HIDDEN]
-            hidden = dict(zip(HIDDEN, torch.split(states[None], sizes, 1), strict=True))
-            context = scalars[None, SCALARS.index("context_length")]
-            prediction = self.predict(hidden, scalars[None], context)
-            logits, efficiency = prediction.policy_logits[0].numpy(), prediction.efficiency[0].numpy()
-        policy = (head or self.config.default_head) == "policy"
-        return int(np.argmax(logits if policy else efficiency - prices))
+            hidden = {name: _as_stored(getattr(features, name))[None] for name in HIDDEN}
+            prediction = self.predict(hidden, scalars[None], scalars[None, SCALARS.index("context_length")])
+            predicted = (prediction.policy_logits if policy else prediction.efficiency)[0].numpy()
+        return int(np.argmax(predicted if policy else predicted - prices))
 
     def check_pair(self, target_fingerprint: str, draft_fingerprint: str) -> None:
         """Refuse another pair than the one of training."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -75,58 +77,54 @@ def root_features(
     `previous` is None for a one-token context, whose features of prev are zeros. `context_length` counts the
     tokens before the root token; the draft's warped law and its logits at the root are over its own columns.
     """
-    root_entropy = _entropy(draft_probs_root.float())
+    laws = [draft_probs_root.float(), draft_logits_root.float().softmax(0)]
     if previous is None:
-        target_hidden = torch.zeros(target_hidden_size)
-        draft_hidden = torch.zeros_like(draft_hidden_root)
-        zero = torch.zeros_like(root_entropy)
-        measured = [zero, zero, root_entropy, zero, zero, zero]
+        target_hidden, draft_hidden = torch.zeros(target_hidden_size), torch.zeros_like(draft_hidden_root)
+        products, distances = _log_products(laws), [0.0, 0.0, 0.0]
+        target_entropy = draft_entropy = 0.0
     else:
         target_hidden, draft_hidden = previous.target_hidden, previous.draft_hidden
-        target_entropy, draft_entropy, *distances = _compare(previous)
-        measured = [target_entropy, draft_entropy, root_entropy, *distances]
-    setting = torch.tensor([float(context_length), sampling.temperature, sampling.top_p])
-    scalars = torch.stack([*measured, *_unwarped(draft_logits_root.float())])
+        target, draft, outside = _on_common_columns(previous)
+        products = _log_products([*laws, target, draft])
+        draft_entropy = -products[3][3]
+        target_entropy = -products[2][2] if previous.support is None else _entropy(previous.target_probs.float())
+        distances = [
+            -products[2][3] - outside * math.log(FLOOR) - target_entropy,
+            -products[3][2] - draft_entropy,
+            float(l1_distance(target, draft)) + outside,
+        ]
+    setting = float(context_length), sampling.temperature, sampling.top_p
+    measured = [target_entropy, draft_entropy, -products[0][0], *distances, -products[1][1], float(laws[1].max())]
     return RootFeatures(
         target_hidden=target_hidden.float().cpu(),
         draft_hidden_prev=draft_hidden.float().cpu(),
         draft_hidden_root=draft_hidden_root.float().cpu(),
-        scalars=torch.cat([scalars.float().cpu(), setting]),
+        scalars=torch.from_numpy(np.array([*measured, *setting], np.float32)),
     )
 
 
-def _compare(previous: Previous) -> list[Tensor]:
-    """Entropies of target and draft, `KL(target || draft)`, `KL(draft || target)`, and the L1 distance.
-
-    Beside the target's entropy all is read from the draft's columns: outside them its law is zero, and the target's
-    counts by its mass. On a small pair a step takes 50 ms, and five readings of 49,152 columns 1% of it.
-    """
+def _on_common_columns(previous: Previous) -> tuple[Tensor, Tensor, float]:
+    """Both laws over the draft's columns, and the target's mass outside them, where the draft's law is zero."""
     target, draft = previous.target_probs.float(), previous.draft_probs.float()
-    target_entropy, draft_entropy = _entropy(target), _entropy(draft)
-    outside = torch.zeros_like(target_entropy)
-    if previous.support is not None:
-        target = target[previous.support]
-        outside = (1 - target.sum()).clamp(min=0)
-    cross_entropy = -(target @ _log(draft)) - outside * math.log(FLOOR)
-    return [
-        target_entropy,
-        draft_entropy,
-        cross_entropy - target_entropy,
-        -(draft @ _log(target)) - draft_entropy,
-        l1_distance(target, draft) + outside,
-    ]
+    if previous.support is None:
+        return target, draft, 0.0
+    target = target[previous.support]
+    return target, draft, max(0.0, 1 - float(target.sum()))
 
 
-def _unwarped(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Entropy and largest probability of `softmax(logits)`, without a logarithm of each probability."""
-    shifted = (logits - logits.max()).clamp_(min=-100)  # of a token that the model forbids: -inf times 0 is no number
-    weights = shifted.exp()
-    total = weights.sum()
-    return total.log() - (weights @ shifted) / total, 1 / total
+def _log_products(laws: Sequence[Tensor]) -> list[list[float]]:
+    """`sum p_i log p_j` for all pairs of `laws [columns]`: entropies and cross entropies at once.
+
+    After a target pass the caches are cold, and what operations cost is their number: one product of two matrices
+    instead of one operation a figure makes all scalars take 0.4 ms instead of 0.8, 0.5% of a step on a small pair.
+    """
+    rows = torch.stack(list(laws))
+    products: list[list[float]] = (rows @ _log(rows).T).tolist()
+    return products
 
 
-def _entropy(law: Tensor) -> Tensor:
-    return -(law @ _log(law))
+def _entropy(law: Tensor) -> float:
+    return -float(law @ _log(law))
 
 
 def _log(law: Tensor) -> Tensor:

@@ -37,16 +37,27 @@ class SingleRoot:
         # flat past the longest context of the profile
         self._latency = latency_scalars(torch.arange(profile.contexts[-1] + 1), profile).numpy()
 
-    def predict(self, states: Floats, scalars: Floats) -> tuple[Floats, Floats]:
-        """Policy logits and efficiency, `[actions]`, of the hidden states one behind the other and `scalars [S]`."""
+    def policy_logits(self, states: Floats, scalars: Floats) -> Floats:
+        """`[actions]`, of the hidden states one behind the other and `scalars [S]`."""
+        logits: Floats = SHARPNESS * (self._linear(states, scalars) - self._prices)
+        return logits
+
+    def efficiency(self, states: Floats, scalars: Floats) -> Floats:
+        """`[actions]`, likewise."""
+        clipped: Floats = np.minimum(np.maximum(self._linear(states, scalars), 1), self._longest)
+        return clipped
+
+    def _linear(self, states: Floats, scalars: Floats) -> Floats:
         latency = self._latency[min(int(scalars[CONTEXT]), len(self._latency) - 1)]
         inputs = np.concatenate([scalars, latency])
         positive = np.maximum(inputs, 0)
         curves = np.concatenate([inputs, np.sqrt(positive), np.exp(-positive)])
         states = self._states(states)
         parts = [directions @ states[part] for directions, part in zip(self._directions, self._parts, strict=True)]
-        linear = self._bias + self._weight @ np.concatenate([_clipped(np.concatenate(parts)), self._scalars(curves)])
-        return SHARPNESS * (linear - self._prices), np.minimum(np.maximum(linear, 1), self._longest)
+        linear: Floats = self._bias + self._weight @ np.concatenate(
+            [_clipped(np.concatenate(parts)), self._scalars(curves)]
+        )
+        return linear
 
 
 class _Standard:

@@ -173,6 +173,6 @@ def _selector_call(pair: Pair, action_space: tuple[int, int, int]) -> Callable[[
             sampling=SAMPLING,
         )
         states = torch.cat([getattr(features, name) for name in HIDDEN])
-        int(np.argmax(single.predict(states.numpy(), features.scalars.numpy())[1] - prices))
+        int(np.argmax(single.efficiency(states.numpy(), features.scalars.numpy()) - prices))
 
     return call

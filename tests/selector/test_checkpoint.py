@@ -225,7 +225,8 @@ def test_one_root_of_a_linear_selector_is_predicted_as_in_a_batch(context):
         hidden = [getattr(features, name).half().float() for name in names]
         batch = {name: block[None] for name, block in zip(names, hidden, strict=True)}
         expected = checkpoint.predict(batch, features.scalars[None], torch.tensor([context]))
-        got = checkpoint._single.predict(torch.cat(hidden).numpy(), features.scalars.numpy())
+        given = torch.cat(hidden).numpy(), features.scalars.numpy()
+        got = checkpoint._single.policy_logits(*given), checkpoint._single.efficiency(*given)
         for ours, theirs in zip(got, expected, strict=False):
             torch.testing.assert_close(torch.from_numpy(ours)[None], theirs, rtol=1e-4, atol=1e-4)
         times = torch.rand(len(SPACE), generator=torch.Generator().manual_seed(seed)) + 0.05

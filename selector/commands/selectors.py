@@ -52,6 +52,9 @@ def evaluate(arguments: Any) -> None:
     folders = arguments.run if isinstance(arguments.run, list) else [arguments.run]
     if not folders:
         raise UserError("run is []: name one run folder or more.")
+    for place, folder in enumerate(folders):
+        if folder.resolve() in [other.resolve() for other in folders[:place]]:
+            raise UserError(f"run names '{folder}' twice: a seed counts once.")
     runs = [RunFolder(path) for path in folders]
     run = runs[0]
     for other in runs[1:]:

@@ -209,6 +209,8 @@ def test_places_of_results_are_checked_first(tmp_path: Path, capsys: pytest.Capt
 
 def test_no_run_at_all_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "run is []" in refused(capsys, "evaluate", "--run", "[]", "--data", tmp_path, "--out", tmp_path / "new")
+    twice = f"[{tmp_path},{tmp_path}/../{tmp_path.name}]"
+    assert "twice" in refused(capsys, "evaluate", "--run", twice, "--data", tmp_path, "--out", tmp_path / "new")
 
 
 def test_a_profile_makes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from selector.decoding.stats import Stopwatch
 from selector.distributions import Sampling, warp
 from selector.engine.drafting import Root
 from selector.engine.language_model import LanguageModel, prefill
-from selector.features import Previous, RootFeatures, root_features
+from selector.features import Previous, RootFeatures, root_features, target_law
 from selector.records import RootRecord
 from selector.trees.efficiency import label_drawing
 from selector.trees.expansion import ActionSpace
@@ -136,9 +136,8 @@ def _features(trajectory: Trajectory, draft: LanguageModel, root: TextRoot, star
     previous = None
     if root.prev_probs is not None and root.prev_hidden is not None:
         previous = Previous(
-            target_probs=root.prev_probs,
+            target_law=target_law(root.prev_probs, draft.support),
             draft_probs=start.laws[0],
-            support=draft.support,
             target_hidden=root.prev_hidden,
             draft_hidden=start.hidden[0],
         )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from selector.distributions import Sampling, l1_distance
+from selector.distributions import Sampling
 from selector.latency import LatencyProfile
 
+Array = Tensor | NDArray[np.float32]
 FLOOR = 1e-10
+LOWEST = -100.0  # of a logit below the largest: a forbidden token has -inf, and that times 0 is no number
 HIDDEN = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
 SCALARS: tuple[str, ...] = (
     "target_entropy_prev",
@@ -48,18 +51,38 @@ class RootFeatures:
     scalars: Tensor
 
 
-@dataclass
-class Previous:
-    """Both models at the token before the root token: warped laws and last hidden states.
+class TargetLaw(NamedTuple):
+    """What features need of the target's warped law at prev.
 
-    The target's law is `[vocab]`; the draft's is over its own tokens `support [columns]`, all of them if None.
+    Attributes:
+        entropy: in nats, over the vocabulary.
+        probs: `[columns]`, over the draft's own tokens.
+        outside: probability of all other tokens, where the draft's law is zero.
     """
 
-    target_probs: Tensor
+    entropy: float
+    probs: Array
+    outside: float
+
+
+@dataclass
+class Previous:
+    """Both models at the token before the root token; the draft's warped law is over its own tokens, `[columns]`."""
+
+    target_law: TargetLaw
     draft_probs: Tensor
-    support: Tensor | None
     target_hidden: Tensor
     draft_hidden: Tensor
+
+
+def target_law(probs: Tensor, support: Tensor | None) -> TargetLaw:
+    """Read the target's law `[vocab]`; `support [columns]` are the draft's own tokens, all of them if None."""
+    probs = probs.float()
+    entropy = -float(probs @ _log(probs))
+    if support is None:
+        return TargetLaw(entropy, _array(probs), 0.0)
+    own = probs[support]
+    return TargetLaw(entropy, _array(own), max(0.0, 1 - float(own.sum())))
 
 
 def root_features(
@@ -77,59 +100,58 @@ def root_features(
     `previous` is None for a one-token context, whose features of prev are zeros. `context_length` counts the
     tokens before the root token; the draft's warped law and its logits at the root are over its own columns.
     """
-    laws = [draft_probs_root.float(), draft_logits_root.float().softmax(0)]
-    if previous is None:
-        target_hidden, draft_hidden = torch.zeros(target_hidden_size), torch.zeros_like(draft_hidden_root)
-        products, distances = _log_products(laws), [0.0, 0.0, 0.0]
-        target_entropy = draft_entropy = 0.0
-    else:
+    root = _array(draft_probs_root)
+    entropies, distances = [0.0, 0.0, -float(root @ _log(root))], [0.0, 0.0, 0.0]
+    target_hidden, draft_hidden = torch.zeros(target_hidden_size), torch.zeros_like(draft_hidden_root)
+    if previous is not None:
         target_hidden, draft_hidden = previous.target_hidden, previous.draft_hidden
-        target, draft, outside = _on_common_columns(previous)
-        products = _log_products([*laws, target, draft])
-        draft_entropy = -products[3][3]
-        target_entropy = -products[2][2] if previous.support is None else _entropy(previous.target_probs.float())
-        distances = [
-            -products[2][3] - outside * math.log(FLOOR) - target_entropy,
-            -products[3][2] - draft_entropy,
-            float(l1_distance(target, draft)) + outside,
-        ]
+        entropies[:2], distances = _compare(previous.target_law, _array(previous.draft_probs))
     setting = float(context_length), sampling.temperature, sampling.top_p
-    measured = [target_entropy, draft_entropy, -products[0][0], *distances, -products[1][1], float(laws[1].max())]
+    scalars = [*entropies, *distances, *_unwarped(_array(draft_logits_root)), *setting]
     return RootFeatures(
         target_hidden=target_hidden.float().cpu(),
         draft_hidden_prev=draft_hidden.float().cpu(),
         draft_hidden_root=draft_hidden_root.float().cpu(),
-        scalars=torch.from_numpy(np.array([*measured, *setting], np.float32)),
+        scalars=torch.from_numpy(np.array(scalars, np.float32)),
     )
 
 
-def _on_common_columns(previous: Previous) -> tuple[Tensor, Tensor, float]:
-    """Both laws over the draft's columns, and the target's mass outside them, where the draft's law is zero."""
-    target, draft = previous.target_probs.float(), previous.draft_probs.float()
-    if previous.support is None:
-        return target, draft, 0.0
-    target = target[previous.support]
-    return target, draft, max(0.0, 1 - float(target.sum()))
+def _compare(target: TargetLaw, draft: Array) -> tuple[list[float], list[float]]:
+    """Both entropies; `KL(target || draft)`, `KL(draft || target)`, and the L1 distance."""
+    log_draft = _log(draft)
+    draft_entropy = -float(draft @ log_draft)
+    cross_entropy = -float(target.probs @ log_draft) - target.outside * math.log(FLOOR)
+    difference: Any = target.probs - draft
+    distances = [
+        cross_entropy - target.entropy,
+        -float(draft @ _log(target.probs)) - draft_entropy,
+        float(abs(difference).sum()) + target.outside,
+    ]
+    return [target.entropy, draft_entropy], distances
 
 
-def _log_products(laws: Sequence[Tensor]) -> list[list[float]]:
-    """`sum p_i log p_j` for all pairs of `laws [columns]`: entropies and cross entropies at once.
-
-    After a target pass the caches are cold, and what operations cost is their number: one product of two matrices
-    instead of one operation a figure makes all scalars take 0.4 ms instead of 0.8, 0.5% of a step on a small pair.
-    """
-    rows = torch.stack(list(laws))
-    products: list[list[float]] = (rows @ _log(rows).T).tolist()
-    return products
-
-
-def _entropy(law: Tensor) -> float:
-    return -float(law @ _log(law))
+def _unwarped(logits: Array) -> tuple[float, float]:
+    """Entropy and largest probability of `softmax(logits)`."""
+    shifted = logits - logits.max()
+    if isinstance(shifted, Tensor):
+        shifted = shifted.clamp_(min=LOWEST)
+        weights: Array = shifted.exp()
+    else:
+        shifted = np.maximum(shifted, LOWEST)
+        weights = np.exp(shifted)
+    total = float(weights.sum())
+    return math.log(total) - float(weights @ shifted) / total, 1 / total
 
 
-def _log(law: Tensor) -> Tensor:
+def _array(values: Tensor) -> Array:
+    """In float32. Torch takes longer to start an operation on a few thousand numbers than numpy to do it."""
+    values = values.float()
+    return values.numpy() if values.device.type == "cpu" else values
+
+
+def _log(law: Array) -> Array:
     """Natural logarithm, floored at 1e-10, so that disjoint supports give a large finite divergence."""
-    return law.clamp(min=FLOOR).log_()
+    return law.clamp(min=FLOOR).log_() if isinstance(law, Tensor) else np.log(np.maximum(law, FLOOR))
 
 
 def latency_scalars(context_length: Tensor, profile: LatencyProfile) -> Tensor:

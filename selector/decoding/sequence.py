@@ -13,7 +13,7 @@ from selector.distributions import Sampling, warp
 from selector.engine.drafting import Root, draft_tree, start_root
 from selector.engine.language_model import LanguageModel
 from selector.engine.scoring import score_tree
-from selector.features import Previous, RootFeatures, root_features
+from selector.features import Previous, RootFeatures, TargetLaw, root_features, target_law
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
 from selector.trees.topology import Topology
@@ -72,9 +72,12 @@ class SpeculativeSequence:
     @torch.inference_mode()
     def features(self) -> RootFeatures:
         """Features of the present root; runs the draft on it if that has not happened."""
+        target = None  # read before the draft's pass, while it is in the caches
+        if self._target_prev is not None:
+            target = target_law(self._target_prev[0], self.draft.support)
         root = self._start()
         return root_features(
-            self._previous(root),
+            self._previous(root, target),
             draft_probs_root=root.laws[-1],
             draft_logits_root=root.logits[-1],
             draft_hidden_root=root.hidden[-1],
@@ -131,9 +134,9 @@ class SpeculativeSequence:
         else:
             self._uncached, self._draft_prev = tokens[-2:], None
 
-    def _previous(self, root: Root) -> Previous | None:
+    def _previous(self, root: Root, target: TargetLaw | None) -> Previous | None:
         """Both models at the token before the root token."""
-        if self._target_prev is None:
+        if self._target_prev is None or target is None:
             return None
         if len(root.laws) > 1:
             draft_prev = root.laws[-2], root.hidden[-2]
@@ -141,5 +144,4 @@ class SpeculativeSequence:
             draft_prev = self._draft_prev
         else:
             return None
-        law, hidden = self._target_prev
-        return Previous(law, draft_prev[0], self.draft.support, hidden, draft_prev[1])
+        return Previous(target, draft_prev[0], self._target_prev[1], draft_prev[1])

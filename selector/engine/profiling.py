@@ -17,7 +17,7 @@ from selector.engine.language_model import LanguageModel, prefill
 from selector.engine.plain import transformers_generate
 from selector.engine.scoring import score_tree
 from selector.engine.timing import TimedModel, Timer
-from selector.features import HIDDEN, SCALARS, Previous, root_features
+from selector.features import HIDDEN, SCALARS, Previous, root_features, target_law
 from selector.latency import LatencyProfile
 from selector.network import NetworkShape, SelectorNetwork
 from selector.provenance import versions
@@ -47,7 +47,7 @@ def measure_profile(
     `verifier` is the one whose steps give the overhead; `action_space` sizes the network behind
     `selector_seconds`; `progress` is told the share that is done.
     """
-    timer, selector = Timer(pair.target.device), _selector_call(pair, action_space)
+    timer, selector = Timer(pair.target.device), _LinearSelector(pair, action_space)
     rounds = [context for _ in range(2) for context in contexts]
     for done, context in enumerate(rounds, 1):
         prompt = torch.randint(0, pair.target.vocab_size, (context,), generator=torch.Generator().manual_seed(done))
@@ -112,23 +112,25 @@ def _measure_steps(
     widths: Sequence[int],
     repeats: int,
     verifier_name: str,
-    selector: Callable[[Root], None],
+    selector: _LinearSelector,
 ) -> None:
     """What a step takes beside its passes: laws, draws, the tree, verification, keeping the path; and the selector.
 
-    Alone the selector is twice as fast: after a target pass nothing that it reads is in the caches.
+    The selector is timed where decoding runs it: alone it is twice as fast, with all that it reads in the caches.
     """
     verifier, generator = get_verifier(verifier_name), torch.Generator(pair.target.device).manual_seed(0)
     target, draft = TimedModel(pair.target, timer), TimedModel(pair.draft, timer)
 
     def step(expansion: Expansion) -> float:
+        choosing = timer.run(None, selector.read)
         root = start_root(draft, [int(prompt[-1])], SAMPLING)
-        choosing = timer.run(None, lambda: selector(root))
+        choosing += timer.run(None, lambda: selector.choose(root))
         tree = draft_tree(draft, root, expansion, SAMPLING, generator)
         scored = score_tree(target, tree, SAMPLING)
         verifier.verify(tree, scored.target_probs, generator)
         for model in (pair.target, pair.draft):
             model.keep([])
+        selector.previous = scored.target_probs[0], scored.hidden[0]
         return choosing
 
     for repeat in range(repeats + 1):
@@ -152,27 +154,35 @@ def _measure_plain(pair: Pair, timer: Timer, prompt: Tensor) -> None:
     timer.add(("plain", len(prompt)), max(long - short, 0.0) / (PLAIN_TOKENS[1] - PLAIN_TOKENS[0]))
 
 
-def _selector_call(pair: Pair, action_space: tuple[int, int, int]) -> Callable[[Root], None]:
-    """Features and choice at a root by a linear selector, with laws and weights that have the right sizes."""
-    target, draft = pair.target, pair.draft
-    network = SelectorNetwork(NetworkShape(target.hidden_size, draft.hidden_size, len(SCALARS), action_space))
-    flat = LatencyProfile((1,), (1,), ((1.0,),), ((1.0,),), (0.0,), (1.0,))
-    single, prices = SingleRoot(network, flat), network.prices.numpy()
-    law = torch.softmax(torch.randn(target.vocab_size, device=target.device), 0)
-    state = torch.zeros(target.hidden_size, device=target.device)
+class _LinearSelector:
+    """Features and choice as in decoding, by a linear selector whose weights have the right sizes."""
+
+    def __init__(self, pair: Pair, action_space: tuple[int, int, int]) -> None:
+        target, draft = pair.target, pair.draft
+        network = SelectorNetwork(NetworkShape(target.hidden_size, draft.hidden_size, len(SCALARS), action_space))
+        flat = LatencyProfile((1,), (1,), ((1.0,),), ((1.0,),), (0.0,), (1.0,))
+        self._network, self._prices = SingleRoot(network, flat), network.prices.numpy()
+        self._support = draft.support
+        law = torch.softmax(torch.randn(target.vocab_size, device=target.device), 0)
+        self.previous = law, torch.zeros(target.hidden_size, device=target.device)
+        self.read()
+
+    def read(self) -> None:
+        """Before the draft's pass: the target's law of the last step."""
+        self._target_law = target_law(self.previous[0], self._support)
 
     @torch.inference_mode()
-    def call(root: Root) -> None:
+    def choose(self, root: Root) -> None:
+        """After it."""
+        state = self.previous[1]
         features = root_features(
-            Previous(law, root.laws[-1], draft.support, state, root.hidden[-1]),
+            Previous(self._target_law, root.laws[-1], state, root.hidden[-1]),
             draft_probs_root=root.laws[-1],
             draft_logits_root=root.logits[-1],
             draft_hidden_root=root.hidden[-1],
-            target_hidden_size=target.hidden_size,
+            target_hidden_size=len(state),
             context_length=1,
             sampling=SAMPLING,
         )
-        states = torch.cat([getattr(features, name) for name in HIDDEN])
-        int(np.argmax(single.efficiency(states.numpy(), features.scalars.numpy()) - prices))
-
-    return call
+        states = torch.cat([getattr(features, name) for name in HIDDEN]).half().float()
+        int(np.argmax(self._network.efficiency(states.numpy(), features.scalars.numpy()) - self._prices))

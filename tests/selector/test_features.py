@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from selector.distributions import Sampling, entropy, kl_divergence, l1_distance
-from selector.features import SCALARS, Previous, RootFeatures, latency_scalars, root_features
+from selector.features import SCALARS, Previous, RootFeatures, latency_scalars, root_features, target_law
 from selector.latency import LatencyProfile
 
 TARGET, DRAFT, ROOT = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.25, 0.5]), torch.tensor([1.0, 0.0, 0.0])
@@ -38,7 +38,7 @@ def named(features: RootFeatures) -> dict[str, float]:
 
 
 def test_scalars_by_hand() -> None:
-    previous = Previous(TARGET, DRAFT, None, torch.ones(4, dtype=torch.bfloat16), torch.ones(2))
+    previous = Previous(target_law(TARGET, None), DRAFT, torch.ones(4, dtype=torch.bfloat16), torch.ones(2))
     features = features_of(previous, ROOT, torch.tensor([2.0, 1.0, 1.0]).log())
     scalars = named(features)
     assert scalars["target_entropy_prev"] == pytest.approx(math.log(2))
@@ -75,7 +75,8 @@ def test_scalars_are_those_of_the_textbook(share: float, known: bool, sharpness:
     draft[order[: int(500 * share)]] = -torch.inf
     support = order[int(500 * share) :] if known else torch.arange(500)
     laws = [law.softmax(0) for law in (target, draft)]
-    previous = Previous(laws[0], laws[1][support], support if known else None, torch.zeros(4), torch.zeros(2))
+    read = target_law(laws[0], support if known else None)
+    previous = Previous(read, laws[1][support], torch.zeros(4), torch.zeros(2))
     features = features_of(previous, (draft / 0.6).softmax(0)[support], draft[support])
     expected = [
         entropy(laws[0]), entropy(laws[1]), entropy((draft / 0.6).softmax(0)), kl_divergence(*laws),

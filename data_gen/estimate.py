@@ -59,7 +59,7 @@ def count_actions(space: ActionSpaceConfig) -> int:
 
     Raises UserError for a space that is empty, or larger than any model could label.
     """
-    branches, trunk, length = ActionSpace(space.num_branches, space.trunk_length, space.branch_length).limits
+    branches, trunk, length = ActionSpace(*space.limits).limits
     actions = (trunk + length + 1) + (branches - 1) * (trunk + 1) * length
     if actions > MAX_ACTIONS:
         raise UserError(

@@ -110,7 +110,7 @@ def _start(config: Config, folder: Path, units: list[WorkUnit], facts: PairFacts
     space = config.action_space
     manifest = Manifest(
         config=as_json(config),
-        action_space=(space.num_branches, space.trunk_length, space.branch_length),
+        action_space=space.limits,
         verifiers=list(config.generate.verifiers),
         scalars=list(SCALARS),
         hidden_sizes=facts.hidden_sizes,

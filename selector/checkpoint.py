@@ -86,6 +86,11 @@ class SelectorCheckpoint:
         """Whether choosing, its own cost included, was no slower than the best static tree on validation prompts."""
         return self.config.metrics.get("validation_ratio_to_static", 1.0) >= 1
 
+    @property
+    def reads_previous(self) -> bool:
+        """Whether the network reads anything of the token before the root token."""
+        return self.config.shape.inputs == "all"
+
     @cached_property
     def _single(self) -> SingleRoot | None:
         return SingleRoot(self.network, self.profile) if is_linear(self.network) else None
@@ -108,7 +113,7 @@ class SelectorCheckpoint:
         policy, scalars = (head or self.config.default_head) == "policy", features.scalars
         if self._single is not None:
             predict = self._single.policy_logits if policy else self._single.efficiency
-            states = _as_stored(torch.cat([getattr(features, name) for name in HIDDEN])).numpy()
+            states = _as_stored(torch.cat([getattr(features, name) for name in self._single.hidden])).numpy()
             predicted = predict(states, scalars.numpy())
         else:
             hidden = {name: _as_stored(getattr(features, name))[None] for name in HIDDEN}

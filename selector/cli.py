@@ -49,7 +49,7 @@ VERBS = {
         "Measure this machine's pass times.",
         data.profile_flags,
         data.profile,
-        {"pair"},
+        {"pair", "action_space", "train"},
     ),
     "bench": Verb(
         "Measure: decoding and verification on this machine, block efficiency on a data set.",

@@ -41,6 +41,11 @@ class ActionSpaceConfig:
     trunk_length: int = 8
     branch_length: int = 8
 
+    @property
+    def limits(self) -> tuple[int, int, int]:
+        """`(K, L1, L2)`."""
+        return self.num_branches, self.trunk_length, self.branch_length
+
 
 @dataclass(frozen=True)
 class GenerateConfig:
@@ -84,6 +89,7 @@ class TrainConfig:
         verifiers: selectors to train; each has a policy head and a regressor head.
         hidden_sizes, dropout: of the MLP body.
         components: principal components of each hidden state.
+        inputs: `all` features, or those of the `root` alone, which are cheaper where a step takes milliseconds.
         penalty, worst_fraction: `lambda` and `alpha` of the paper's objective.
         regressor_weight: weight of the regressor's loss beside the policy's.
         validation_share, test_share: shares of the prompts, never of the roots; `split_seed` draws them, so that runs
@@ -97,6 +103,7 @@ class TrainConfig:
     verifiers: list[str] = field(default_factory=lambda: ["specinfer", "traversal"])
     hidden_sizes: tuple[int, int] = (512, 32)
     components: int = 16
+    inputs: Literal["all", "root"] = "all"
     dropout: float = 0.2
     learning_rate: float = 3e-4
     weight_decay: float = 0.01

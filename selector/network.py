@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from selector.features import HIDDEN
+from selector.features import HIDDEN, SCALARS
 from selector.trees.expansion import ActionSpace
 
 STANDARD_LIMIT = 5.0
 LATENCY_SCALARS = 2
 SETTING_SCALARS = 3
-BLOCKS = (*HIDDEN, "uncertainty", "setting", "latency")
+BLOCKS = (*HIDDEN, "uncertainty_prev", "uncertainty_root", "setting", "latency")
+ROOT_SCALARS = [place for place, name in enumerate(SCALARS) if name.endswith("_root")]
+INPUTS = {"all": BLOCKS, "root": ("draft_hidden_root", "uncertainty_root", "setting", "latency")}
 SMALLEST_DEVIATION = 1e-3
 SHARPNESS = 20.0
 
@@ -30,6 +32,7 @@ class NetworkShape:
         components: principal components of each hidden state.
         hidden_sizes: of the MLP body.
         dropout: in the body.
+        inputs: `all` blocks of features, or those of the `root`, which cost half as much at decoding.
     """
 
     target_hidden: int
@@ -39,6 +42,12 @@ class NetworkShape:
     components: int = 16
     hidden_sizes: tuple[int, int] = (512, 32)
     dropout: float = 0.2
+    inputs: Literal["all", "root"] = "all"
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The blocks that the network reads."""
+        return INPUTS[self.inputs]
 
     @property
     def width(self) -> int:
@@ -118,7 +127,8 @@ class RootEncoder(nn.Module):
 
     Entropies and divergences matter most where they are small, so each scalar comes with its root and with
     `exp(-x)`. The hidden states have a hundred times as many numbers as a few thousand roots can give weights to;
-    their leading principal components hold most of what a linear model finds in them.
+    their leading principal components hold most of what a linear model finds in them. What the network does not read
+    is zero.
     """
 
     def __init__(self, shape: NetworkShape) -> None:
@@ -126,24 +136,35 @@ class RootEncoder(nn.Module):
         sizes = (shape.target_hidden, shape.draft_hidden, shape.draft_hidden)
         self.hidden = nn.ModuleList([Components(size, shape.components) for size in sizes])
         self.scalars = Standardise(3 * (shape.num_scalars + LATENCY_SCALARS))
+        self._blocks = shape.blocks
 
     def fit(self, inputs: Inputs) -> None:
         """Set the buffers from the training roots."""
-        for components, block in zip(self.hidden, inputs[:-1], strict=True):
+        for name, components, block in zip(HIDDEN, self.hidden, inputs[:-1], strict=True):
             assert isinstance(components, Components)
-            components.fit(block)
+            if name in self._blocks:
+                components.fit(block)
         self.scalars.fit(curves(inputs.scalars))
+        scale = self.scalars.scale.view(3, -1)
+        for name, columns in scalar_blocks(scale.shape[1]).items():
+            if name not in self._blocks:
+                scale[:, columns] = torch.inf
 
     def forward(self, inputs: Inputs) -> Tensor:
         hidden = [components(block) for components, block in zip(self.hidden, inputs[:-1], strict=True)]
         return torch.cat([*hidden, self.scalars(curves(inputs.scalars))], 1)
 
 
-def scalar_blocks(count: int) -> dict[str, slice]:
-    """Columns of the three kinds of scalars among `count`, in the order of `features.SCALARS`, latency ones last."""
+def scalar_blocks(count: int) -> dict[str, list[int]]:
+    """Columns of the four kinds of scalars among `count`, in the order of `features.SCALARS`, latency ones last."""
     latency = count - LATENCY_SCALARS
     setting = max(latency - SETTING_SCALARS, 0)
-    return {"uncertainty": slice(0, setting), "setting": slice(setting, latency), "latency": slice(latency, count)}
+    return {
+        "uncertainty_prev": [column for column in range(setting) if column not in ROOT_SCALARS],
+        "uncertainty_root": [column for column in range(setting) if column in ROOT_SCALARS],
+        "setting": [*range(setting, latency)],
+        "latency": [*range(latency, count)],
+    }
 
 
 def curves(scalars: Tensor) -> Tensor:

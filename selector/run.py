@@ -60,7 +60,8 @@ class Chain:
     def profile(self) -> None:
         """Measure this machine's pass times."""
         if not self.profile_path.exists():
-            measured = measure_profile(self.pair)
+            limits, inputs = self.config.action_space.limits, self.config.train.inputs
+            measured = measure_profile(self.pair, action_space=limits, inputs=inputs)
             measured.save(self.profile_path)
             if disturbance := measured.disturbance():
                 self.console.print(f"Warning: {disturbance}")

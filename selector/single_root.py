@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from selector.features import SCALARS, latency_scalars
+from selector.features import HIDDEN, SCALARS, latency_scalars
 from selector.latency import LatencyProfile
 from selector.network import SHARPNESS, STANDARD_LIMIT, Components, SelectorNetwork, Standardise
 
@@ -26,19 +26,23 @@ class SingleRoot:
     """What `network`, which `is_linear`, predicts at one root; `profile` is that of its training."""
 
     def __init__(self, network: SelectorNetwork, profile: LatencyProfile) -> None:
-        blocks = [block for block in network.encoder.hidden if isinstance(block, Components)]
+        self.hidden = [name for name in HIDDEN if name in network.shape.blocks]
+        places = [HIDDEN.index(name) for name in self.hidden]
+        blocks = [block for place in places if isinstance(block := network.encoder.hidden[place], Components)]
+        count, width = network.shape.components, network.shape.width
+        columns = [*(place * count + number for place in places for number in range(count)), *range(3 * count, width)]
         ends = np.cumsum([block.directions.shape[1] for block in blocks])
         self._parts = [slice(end - block.directions.shape[1], end) for end, block in zip(ends, blocks, strict=True)]
         self._directions = [block.directions.numpy() for block in blocks]
         self._states = _Standard([block.standardise for block in blocks])
         self._scalars = _Standard([network.encoder.scalars])
-        self._weight, self._bias = network.linear_weight.numpy(), network.linear_bias.numpy()
+        self._weight, self._bias = network.linear_weight[:, columns].numpy(), network.linear_bias.numpy()
         self._prices, self._longest = network.prices.numpy(), network.longest.numpy()
         # flat past the longest context of the profile
         self._latency = latency_scalars(torch.arange(profile.contexts[-1] + 1), profile).numpy()
 
     def policy_logits(self, states: Floats, scalars: Floats) -> Floats:
-        """`[actions]`, of the hidden states one behind the other and `scalars [S]`."""
+        """`[actions]`, of the states that are read (`hidden`), one behind the other, and `scalars [S]`."""
         logits: Floats = SHARPNESS * (self._linear(states, scalars) - self._prices)
         return logits
 
@@ -54,9 +58,8 @@ class SingleRoot:
         curves = np.concatenate([inputs, np.sqrt(positive), np.exp(-positive)])
         states = self._states(states)
         parts = [directions @ states[part] for directions, part in zip(self._directions, self._parts, strict=True)]
-        linear: Floats = self._bias + self._weight @ np.concatenate(
-            [_clipped(np.concatenate(parts)), self._scalars(curves)]
-        )
+        encoded = np.concatenate([_clipped(np.concatenate(parts)), self._scalars(curves)])
+        linear: Floats = self._bias + self._weight @ encoded
         return linear
 
 

@@ -37,7 +37,8 @@ def profile(arguments: Any) -> None:
 
     refuse_existing("out", arguments.out)
     check_place("out", arguments.out)
-    measured = measure_profile(load_pair(arguments.pair))
+    pair, limits = load_pair(arguments.pair), arguments.action_space.limits
+    measured = measure_profile(pair, action_space=limits, inputs=arguments.train.inputs)
     measured.save(arguments.out)
     print(f"Pass times of this machine: {arguments.out}")
     if disturbance := measured.disturbance():

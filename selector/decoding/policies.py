@@ -26,8 +26,8 @@ class RootView(Protocol):
         """Tokens before the root token."""
         ...
 
-    def features(self) -> RootFeatures:
-        """Root features; the first call of a step runs the draft on the root token."""
+    def features(self, previous: bool = True) -> RootFeatures:
+        """Root features; the first call of a step runs the draft on the root token. Those of prev may be left out."""
         ...
 
 
@@ -73,4 +73,5 @@ class SelectorPolicy:
         """The action of the checkpoint's head."""
         row = (root.context_length + self.CONTEXT_STEP // 2) // self.CONTEXT_STEP
         prices = self._prices[min(row, len(self._prices) - 1)]  # flat past the longest context of the profile
-        return self.checkpoint.space.expansions[self.checkpoint.choose(root.features(), prices, self.head)]
+        features = root.features(previous=self.checkpoint.reads_previous)
+        return self.checkpoint.space.expansions[self.checkpoint.choose(features, prices, self.head)]

@@ -70,10 +70,13 @@ class SpeculativeSequence:
             self._target_prev = warp(scores.logits, self.sampling)[0], scores.hidden[0]
 
     @torch.inference_mode()
-    def features(self) -> RootFeatures:
-        """Features of the present root; runs the draft on it if that has not happened."""
+    def features(self, previous: bool = True) -> RootFeatures:
+        """Features of the present root; runs the draft on it if that has not happened.
+
+        Without `previous` those of the token before it are zeros.
+        """
         target = None  # read before the draft's pass, while it is in the caches
-        if self._target_prev is not None:
+        if previous and self._target_prev is not None:
             target = target_law(self._target_prev[0], self.draft.support)
         root = self._start()
         return root_features(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from selector.engine.language_model import LanguageModel, prefill
 from selector.engine.plain import transformers_generate
 from selector.engine.scoring import score_tree
 from selector.engine.timing import TimedModel, Timer
-from selector.features import HIDDEN, SCALARS, Previous, root_features, target_law
+from selector.features import SCALARS, Previous, root_features, target_law
 from selector.latency import LatencyProfile
 from selector.network import NetworkShape, SelectorNetwork
 from selector.provenance import versions
@@ -38,16 +38,17 @@ def measure_profile(
     repeats: int = 2,
     verifier: str = "specinfer",
     action_space: tuple[int, int, int] = (4, 8, 8),
+    inputs: Literal["all", "root"] = "all",
     progress: Callable[[float], None] | None = None,
 ) -> LatencyProfile:
     """Measure this machine with this pair.
 
     Two rounds over the contexts, `repeats` times in each. Inside a round the passes of all widths and of both
     models take turns, so that a slow moment of the machine hits all of them; the first of each is thrown away.
-    `verifier` is the one whose steps give the overhead; `action_space` sizes the network behind
-    `selector_seconds`; `progress` is told the share that is done.
+    `verifier` is the one whose steps give the overhead; `action_space` and `inputs` are those of the network
+    behind `selector_seconds`; `progress` is told the share that is done.
     """
-    timer, selector = Timer(pair.target.device), _LinearSelector(pair, action_space)
+    timer, selector = Timer(pair.target.device), _LinearSelector(pair, action_space, inputs)
     rounds = [context for _ in range(2) for context in contexts]
     for done, context in enumerate(rounds, 1):
         prompt = torch.randint(0, pair.target.vocab_size, (context,), generator=torch.Generator().manual_seed(done))
@@ -157,9 +158,11 @@ def _measure_plain(pair: Pair, timer: Timer, prompt: Tensor) -> None:
 class _LinearSelector:
     """Features and choice as in decoding, by a linear selector whose weights have the right sizes."""
 
-    def __init__(self, pair: Pair, action_space: tuple[int, int, int]) -> None:
+    def __init__(self, pair: Pair, action_space: tuple[int, int, int], inputs: Literal["all", "root"]) -> None:
         target, draft = pair.target, pair.draft
-        network = SelectorNetwork(NetworkShape(target.hidden_size, draft.hidden_size, len(SCALARS), action_space))
+        sizes = target.hidden_size, draft.hidden_size, len(SCALARS)
+        network = SelectorNetwork(NetworkShape(*sizes, action_space, inputs=inputs))
+        self._reads_previous = inputs == "all"
         flat = LatencyProfile((1,), (1,), ((1.0,),), ((1.0,),), (0.0,), (1.0,))
         self._network, self._prices = SingleRoot(network, flat), network.prices.numpy()
         self._support = draft.support
@@ -169,14 +172,18 @@ class _LinearSelector:
 
     def read(self) -> None:
         """Before the draft's pass: the target's law of the last step."""
-        self._target_law = target_law(self.previous[0], self._support)
+        if self._reads_previous:
+            self._target_law = target_law(self.previous[0], self._support)
 
     @torch.inference_mode()
     def choose(self, root: Root) -> None:
         """After it."""
         state = self.previous[1]
+        previous = None
+        if self._reads_previous:
+            previous = Previous(self._target_law, root.laws[-1], state, root.hidden[-1])
         features = root_features(
-            Previous(self._target_law, root.laws[-1], state, root.hidden[-1]),
+            previous,
             draft_probs_root=root.laws[-1],
             draft_logits_root=root.logits[-1],
             draft_hidden_root=root.hidden[-1],
@@ -184,5 +191,5 @@ class _LinearSelector:
             context_length=1,
             sampling=SAMPLING,
         )
-        states = torch.cat([getattr(features, name) for name in HIDDEN]).half().float()
+        states = torch.cat([getattr(features, name) for name in self._network.hidden]).half().float()
         int(np.argmax(self._network.efficiency(states.numpy(), features.scalars.numpy()) - self._prices))

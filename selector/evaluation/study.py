@@ -29,7 +29,7 @@ from selector.evaluation.roots import Ints, build_roots
 from selector.features import HIDDEN
 from selector.latency import LatencyProfile
 from selector.linear import fit_weights, label_deviation
-from selector.network import BLOCKS, LATENCY_SCALARS, Inputs, NetworkShape, SelectorNetwork, scalar_blocks
+from selector.network import BLOCKS, INPUTS, LATENCY_SCALARS, Inputs, NetworkShape, SelectorNetwork, scalar_blocks
 from selector.records import RootDataset
 
 FOLDS = 5
@@ -39,6 +39,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "all inputs": BLOCKS,
     "no hidden states": tuple(block for block in BLOCKS if block not in HIDDEN),
     "hidden states only": HIDDEN,
+    "root only": INPUTS["root"],
     **{f"without {name}": tuple(block for block in BLOCKS if block != name) for name in BLOCKS},
 }
 

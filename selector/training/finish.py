@@ -28,6 +28,7 @@ def network_shape(dataset: RootDataset, config: TrainConfig) -> NetworkShape:
         components=config.components,
         hidden_sizes=config.hidden_sizes,
         dropout=config.dropout,
+        inputs=config.inputs,
     )
 
 

@@ -10,7 +10,7 @@ from selector.errors import UserError
 from selector.features import SCALARS
 from selector.field_checks import check_dict, check_draft_warp, check_number, check_whole, checked_space
 from selector.latency import LatencyProfile
-from selector.network import NetworkShape
+from selector.network import INPUTS, NetworkShape
 from selector.provenance import checked_fields
 from selector.trees.expansion import ActionSpace, Expansion
 
@@ -95,6 +95,8 @@ def _check_shape(shape: NetworkShape) -> None:
     checked_space("action_space", shape.action_space)
     for name in ("target_hidden", "draft_hidden", "num_scalars", "components"):
         check_whole(name, getattr(shape, name))
+    if shape.inputs not in INPUTS:
+        raise ValueError(f"inputs is {shape.inputs!r}, not one of {', '.join(INPUTS)}")
     if len(shape.hidden_sizes) != 2:
         raise ValueError(f"hidden_sizes is {shape.hidden_sizes}, not two sizes")
     for size in shape.hidden_sizes:

@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 from selector.config import TrainConfig
 from selector.errors import UserError
 from selector.manifest import Manifest
+from selector.network import INPUTS
 from selector.training.loggers import LOGGERS
 
 LARGEST_SEED = 2**32 - 2  # the validation cut takes the next one, and 32 bits are the limit there
@@ -21,6 +22,8 @@ def check_config(config: TrainConfig, manifest: Manifest | None = None) -> None:
     _check_numbers(config)
     if not config.verifiers or len(set(config.verifiers)) != len(config.verifiers):
         raise UserError(f"verifiers is {config.verifiers}: name each verifier once.")
+    if config.inputs not in INPUTS:
+        raise UserError(f"inputs is {config.inputs!r}: choose one of {', '.join(INPUTS)}.")
     for logger in config.loggers:
         if logger not in LOGGERS:
             raise UserError(f"loggers has {logger!r}: the known ones are {', '.join(LOGGERS)}.")

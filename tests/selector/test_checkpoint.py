@@ -23,9 +23,9 @@ PROFILE = LatencyProfile(
 )  # fmt: skip
 
 
-def make_checkpoint() -> SelectorCheckpoint:
+def make_checkpoint(inputs: str = "all") -> SelectorCheckpoint:
     torch.manual_seed(0)
-    shape = NetworkShape(6, 4, len(SCALARS), (2, 1, 3), components=8, hidden_sizes=(16, 8))
+    shape = NetworkShape(6, 4, len(SCALARS), (2, 1, 3), components=8, hidden_sizes=(16, 8), inputs=inputs)
     network = SelectorNetwork(shape)
     network.encoder.fit(Inputs(*(torch.randn(60, size) for size in (6, 4, 4)), torch.rand(60, len(SCALARS) + 2)))
     network.mean_efficiency.copy_(1 + (network.longest - 1) / 4)
@@ -101,8 +101,9 @@ def test_one_root_is_chosen_as_in_a_batch():
         assert best_actions(prediction, times, head).tolist() == singles
 
 
-def test_numpy_alone_makes_the_same_choices(tmp_path):
-    make_checkpoint().save(tmp_path / "out", "")
+@pytest.mark.parametrize("inputs", ["all", "root"])
+def test_numpy_alone_makes_the_same_choices(tmp_path, inputs):
+    make_checkpoint(inputs).save(tmp_path / "out", "")
     loaded, ported = SelectorCheckpoint.load(tmp_path / "out"), NumpySelector(tmp_path / "out")
     chosen = set()
     for seed in range(60):
@@ -161,7 +162,14 @@ def test_broken_configurations_are_refused(tmp_path, changes, word):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"hidden_sizes": [-16, 8]}, {"hidden_sizes": [16]}, {"components": 0}, {"dropout": "a"}, {"action_space": [2, 1]}],
+    [
+        {"inputs": "some"},
+        {"hidden_sizes": [-16, 8]},
+        {"hidden_sizes": [16]},
+        {"components": 0},
+        {"dropout": "a"},
+        {"action_space": [2, 1]},
+    ],
 )
 def test_broken_shapes_are_refused(tmp_path, changes):
     folder = tmp_path / "out"
@@ -207,16 +215,17 @@ SelectorCheckpoint.load({str(tmp_path / "out")!r})
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def make_linear_checkpoint() -> SelectorCheckpoint:
-    checkpoint = make_checkpoint()
+def make_linear_checkpoint(inputs: str = "all") -> SelectorCheckpoint:
+    checkpoint = make_checkpoint(inputs)
     for parameter in (*checkpoint.network.policy.parameters(), *checkpoint.network.regressor.parameters()):
         torch.nn.init.zeros_(parameter)
     return checkpoint
 
 
+@pytest.mark.parametrize("inputs", ["all", "root"])
 @pytest.mark.parametrize("context", [0, 1, 100, 512, 5000])
-def test_one_root_of_a_linear_selector_is_predicted_as_in_a_batch(context):
-    checkpoint = make_linear_checkpoint()
+def test_one_root_of_a_linear_selector_is_predicted_as_in_a_batch(context, inputs):
+    checkpoint = make_linear_checkpoint(inputs)
     assert checkpoint._single is not None
     for seed in range(20):
         features = make_features(seed)
@@ -225,7 +234,8 @@ def test_one_root_of_a_linear_selector_is_predicted_as_in_a_batch(context):
         hidden = [getattr(features, name).half().float() for name in names]
         batch = {name: block[None] for name, block in zip(names, hidden, strict=True)}
         expected = checkpoint.predict(batch, features.scalars[None], torch.tensor([context]))
-        given = torch.cat(hidden).numpy(), features.scalars.numpy()
+        read = [batch[name][0] for name in checkpoint._single.hidden]
+        given = torch.cat(read).numpy(), features.scalars.numpy()
         got = checkpoint._single.policy_logits(*given), checkpoint._single.efficiency(*given)
         for ours, theirs in zip(got, expected, strict=False):
             torch.testing.assert_close(torch.from_numpy(ours)[None], theirs, rtol=1e-4, atol=1e-4)
@@ -236,3 +246,20 @@ def test_one_root_of_a_linear_selector_is_predicted_as_in_a_batch(context):
 
 def test_a_network_that_corrects_the_linear_model_is_asked_whole():
     assert make_checkpoint()._single is None
+
+
+@pytest.mark.parametrize("make", [make_checkpoint, make_linear_checkpoint])
+@pytest.mark.parametrize("inputs", ["all", "root"])
+def test_who_reads_the_root_alone_chooses_without_the_token_before(make, inputs):
+    checkpoint, differ = make(inputs), 0
+    previous = [place for place, name in enumerate(SCALARS) if name.endswith("_prev") or name.startswith("kl_")]
+    for seed in range(20):
+        features = make_features(seed)
+        prices = checkpoint.prices(torch.rand(len(SPACE), generator=torch.Generator().manual_seed(seed)) + 0.05).numpy()
+        chosen = checkpoint.choose(features, prices)
+        features.target_hidden.zero_()
+        features.draft_hidden_prev.zero_()
+        features.scalars[previous] = 0
+        differ += chosen != checkpoint.choose(features, prices)
+    assert checkpoint.reads_previous == (inputs == "all")
+    assert (differ > 0) == checkpoint.reads_previous

@@ -13,7 +13,7 @@ from selector.distributions import Sampling, warp
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.drafting import start_root
 from selector.engine.early_exit import build_early_exit
-from selector.features import Previous, RootFeatures, root_features, target_law
+from selector.features import SCALARS, Previous, RootFeatures, root_features, target_law
 from selector.trees.expansion import Expansion
 
 SAMPLING = Sampling(0.9, 0.95)
@@ -23,13 +23,13 @@ TREES = [Expansion(*numbers) for numbers in [(3, 1, 2), (1, 0, 0), (1, 0, 1), (2
 class Recorder:
     """Looks at the features of every root, or of every other one, and takes the trees in turn."""
 
-    def __init__(self, every: int) -> None:
-        self.every, self.calls = every, 0
+    def __init__(self, every: int, previous: bool = True) -> None:
+        self.every, self.previous, self.calls = every, previous, 0
         self.seen: dict[int, RootFeatures] = {}
 
     def choose(self, root: Any) -> Expansion:
         if self.calls % self.every == 0:
-            self.seen[root.context_length] = root.features()
+            self.seen[root.context_length] = root.features(previous=self.previous)
         self.calls += 1
         return TREES[self.calls % len(TREES)]
 
@@ -70,3 +70,20 @@ def test_replay(
         expected = fresh_features(target_llama, draft, support, text[: length + 1])
         for name in ("target_hidden", "draft_hidden_prev", "draft_hidden_root", "scalars"):
             torch.testing.assert_close(getattr(features, name), getattr(expected, name), atol=2e-3, rtol=2e-3)
+
+
+def test_without_the_token_before(target: HuggingFaceModel, draft: HuggingFaceModel) -> None:
+    """Its features are zeros, those of the root are the same, and so is the text."""
+    pair: Any = type("Pair", (), {"end_ids": (), "decode": staticmethod(str), "target": target, "draft": draft})()
+    recorders = [Recorder(1), Recorder(1, previous=False)]
+    texts = [Decoder(pair, "specinfer", recorder).generate([5, 6, 7], 30, SAMPLING).tokens for recorder in recorders]
+    assert texts[0] == texts[1]
+    for length, whole in recorders[0].seen.items():
+        root = recorders[1].seen[length]
+        assert whole.target_hidden.any()
+        assert not root.target_hidden.any()
+        assert not root.draft_hidden_prev.any()
+        assert torch.equal(root.draft_hidden_root, whole.draft_hidden_root)
+        for number, name in enumerate(SCALARS):
+            previous = name.endswith("_prev") or name.startswith("kl_")
+            assert float(root.scalars[number]) == (0 if previous else float(whole.scalars[number]))

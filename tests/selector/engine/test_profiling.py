@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -22,10 +23,11 @@ def test_trees_have_the_width(width: int) -> None:
     assert 1 + expansion_of_width(width).num_drafted == width
 
 
-def test_profile(target: HuggingFaceModel, draft: HuggingFaceModel) -> None:
+@pytest.mark.parametrize("inputs", ["all", "root"])
+def test_profile(target: HuggingFaceModel, draft: HuggingFaceModel, inputs: Any) -> None:
     pair = SimpleNamespace(target=target, draft=draft, dtype=torch.float32)
     shares: list[float] = []
-    profile = measure_profile(pair, (3, 20), (1, 4, 12), repeats=1, progress=shares.append)
+    profile = measure_profile(pair, (3, 20), (1, 4, 12), repeats=1, inputs=inputs, progress=shares.append)
     assert LatencyProfile.from_dict(json.loads(json.dumps(asdict(profile)))) == profile
     assert min(map(min, profile.target_seconds)) > 0 < min(map(min, profile.draft_seconds))
     assert min(profile.overhead_seconds) > 0 < profile.selector_seconds

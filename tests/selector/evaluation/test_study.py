@@ -8,7 +8,7 @@ from evaluation_worlds import make_dataset
 
 from selector.evaluation.study import SHARES, VARIANTS, Finding, make_folds, study, used_columns
 from selector.latency import LatencyProfile
-from selector.network import BLOCKS, Inputs, NetworkShape, RootEncoder
+from selector.network import BLOCKS, INPUTS, Inputs, NetworkShape, RootEncoder
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +91,11 @@ def test_folds_keep_prompts_apart_and_shares_grow() -> None:
             assert len(set(prompts[fold.train.numpy()])) == fold.num_prompts
     for less, more in pairwise(shares):
         assert all((a.train <= b.train).all() for a, b in zip(less, more, strict=True))
+
+
+def test_what_a_network_does_not_read_is_zero() -> None:
+    shape, generator = NetworkShape(6, 4, 7, (2, 2, 3), components=3, inputs="root"), torch.Generator().manual_seed(0)
+    inputs = Inputs(*(torch.rand(50, size, generator=generator) for size in (6, 4, 4, 9)))
+    encoder = RootEncoder(shape)
+    encoder.fit(inputs)
+    assert torch.equal(encoder(inputs).any(0).float(), used_columns(shape, INPUTS["root"]))

@@ -172,6 +172,7 @@ def test_early_stopping_ends_the_run(tmp_path, monkeypatch):
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"hidden_sizes": (0, 8)}, "hidden_sizes is"),
         ({"components": 0}, "components is 0"),
+        ({"inputs": "some"}, "inputs is 'some': choose one of all, root"),
         ({"seed": -1}, "seed is -1"),
         ({"seed": 2**32 - 1}, "seed is 4294967295"),
         ({"accelerator": "abacus"}, "accelerator is 'abacus'"),

@@ -219,7 +219,7 @@ def test_a_profile_makes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     times = LatencyProfile((1,), (1,), ((0.1,),), ((0.01,),), (0.0,), (0.1,))
     monkeypatch.setattr(huggingface, "load_pair", lambda pair: None)
-    monkeypatch.setattr(profiling, "measure_profile", lambda pair: times)
+    monkeypatch.setattr(profiling, "measure_profile", lambda pair, **_: times)
     assert main(["profile", "--out", str(tmp_path / "new" / "folder" / "profile.json")]) == 0
     assert LatencyProfile.load(tmp_path / "new" / "folder" / "profile.json") == times
 

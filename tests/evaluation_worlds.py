@@ -94,21 +94,23 @@ class ScriptedNetwork(torch.nn.Module):
     def __init__(self, easy: Expansion, hard: Expansion) -> None:
         super().__init__()
         self.choices = SPACE.index(easy), SPACE.index(hard)
+        self.mean_efficiency = torch.ones(len(SPACE))
 
     def forward(self, inputs: Inputs) -> Prediction:
         easy, hard = self.choices
         chosen = torch.where(inputs.scalars[:, 0] > 0.5, hard, easy)
         logits = torch.nn.functional.one_hot(chosen, len(SPACE)).float()
-        return Prediction(logits, 1 + 1000 * logits, torch.ones(len(SPACE)))
+        return Prediction(logits, 1 + 1000 * logits, self.mean_efficiency)
 
 
 class EvenNetwork(torch.nn.Module):
     """Predicts that half of the drafted depth is accepted, everywhere."""
 
+    mean_efficiency = torch.tensor([1 + expansion.max_depth / 2 for expansion in SPACE.expansions])
+
     def forward(self, inputs: Inputs) -> Prediction:
-        tokens = torch.tensor([1 + expansion.max_depth / 2 for expansion in SPACE.expansions])
-        efficiency = tokens.expand(len(inputs.scalars), -1)
-        return Prediction(efficiency, efficiency, tokens)
+        efficiency = self.mean_efficiency.expand(len(inputs.scalars), -1)
+        return Prediction(efficiency, efficiency, self.mean_efficiency)
 
 
 def make_checkpoint(

@@ -21,10 +21,8 @@ from selector.features import HIDDEN, SCALARS, RootFeatures, latency_scalars
 from selector.latency import LatencyProfile
 from selector.network import Inputs, Prediction, SelectorNetwork
 from selector.provenance import read_json, write_json, write_text
-from selector.single_root import SingleRoot, is_linear
+from selector.single_root import SingleRoot, as_stored, is_linear
 from selector.trees.expansion import ActionSpace, Expansion
-
-FLOAT16_MAX = torch.finfo(torch.float16).max
 
 
 def network_inputs(
@@ -113,10 +111,10 @@ class SelectorCheckpoint:
         policy, scalars = (head or self.config.default_head) == "policy", features.scalars
         if self._single is not None:
             predict = self._single.policy_logits if policy else self._single.efficiency
-            states = _as_stored(torch.cat([getattr(features, name) for name in self._single.hidden])).numpy()
-            predicted = predict(states, scalars.numpy())
+            states = [getattr(features, name).numpy() for name in self._single.hidden]
+            predicted = predict(np.concatenate(states), scalars.numpy())
         else:
-            hidden = {name: _as_stored(getattr(features, name))[None] for name in HIDDEN}
+            hidden = {name: torch.from_numpy(as_stored(getattr(features, name).numpy()))[None] for name in HIDDEN}
             prediction = self.predict(hidden, scalars[None], scalars[None, SCALARS.index("context_length")])
             predicted = (prediction.policy_logits if policy else prediction.efficiency)[0].numpy()
         return int(np.argmax(predicted if policy else predicted - prices))
@@ -165,7 +163,3 @@ def refuse_occupied(folder: Path) -> None:
     """A UserError if something lies at `folder` already."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"output folder {str(folder)!r} already holds something: delete it or give another one.")
-
-
-def _as_stored(states: Tensor) -> Tensor:
-    return states.clamp(-FLOAT16_MAX, FLOAT16_MAX).half().float()

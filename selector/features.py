@@ -102,15 +102,17 @@ def root_features(
     """
     root = _array(draft_probs_root)
     entropies, distances = [0.0, 0.0, -float(root @ _log(root))], [0.0, 0.0, 0.0]
-    target_hidden, draft_hidden = torch.zeros(target_hidden_size), torch.zeros_like(draft_hidden_root)
-    if previous is not None:
-        target_hidden, draft_hidden = previous.target_hidden, previous.draft_hidden
+    if previous is None:
+        sizes = target_hidden_size, len(draft_hidden_root)
+        target_hidden, draft_hidden = (torch.from_numpy(np.zeros(size, np.float32)) for size in sizes)
+    else:
+        target_hidden, draft_hidden = previous.target_hidden.float().cpu(), previous.draft_hidden.float().cpu()
         entropies[:2], distances = _compare(previous.target_law, _array(previous.draft_probs))
     setting = float(context_length), sampling.temperature, sampling.top_p
     scalars = [*entropies, *distances, *_unwarped(_array(draft_logits_root)), *setting]
     return RootFeatures(
-        target_hidden=target_hidden.float().cpu(),
-        draft_hidden_prev=draft_hidden.float().cpu(),
+        target_hidden=target_hidden,
+        draft_hidden_prev=draft_hidden,
         draft_hidden_root=draft_hidden_root.float().cpu(),
         scalars=torch.from_numpy(np.array(scalars, np.float32)),
     )

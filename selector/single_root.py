@@ -14,6 +14,7 @@ from selector.network import SHARPNESS, STANDARD_LIMIT, Components, SelectorNetw
 
 Floats = NDArray[np.float32]
 CONTEXT = SCALARS.index("context_length")
+FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 
 def is_linear(network: SelectorNetwork) -> bool:
@@ -56,11 +57,16 @@ class SingleRoot:
         inputs = np.concatenate([scalars, latency])
         positive = np.maximum(inputs, 0)
         curves = np.concatenate([inputs, np.sqrt(positive), np.exp(-positive)])
-        states = self._states(states)
+        states = self._states(as_stored(states))
         parts = [directions @ states[part] for directions, part in zip(self._directions, self._parts, strict=True)]
         encoded = np.concatenate([_clipped(np.concatenate(parts)), self._scalars(curves)])
         linear: Floats = self._bias + self._weight @ encoded
         return linear
+
+
+def as_stored(states: Floats) -> Floats:
+    """`states` rounded to float16, as a data set stores them."""
+    return np.minimum(np.maximum(states, -FLOAT16_MAX), FLOAT16_MAX).astype(np.float16).astype(np.float32)
 
 
 class _Standard:

@@ -171,8 +171,7 @@ class Decoder:
         with stopwatch.section("prefill"):
             sequence.prefill(prompt)
         while ending.finish is None:
-            with stopwatch.section("selector"):
-                expansion = self._choose(sequence, ending.remaining, stats)
+            expansion = self._choose(sequence, ending.remaining, stats, stopwatch)
             committed = sequence.step(expansion, self.verifier)
             tokens = ending.accept(committed.tokens)
             stats.tokens += len(tokens)
@@ -184,12 +183,16 @@ class Decoder:
             yield Step(tokens, "", expansion, stats, ending.finish)
             stopwatch.restart()
 
-    def _choose(self, sequence: SpeculativeSequence, remaining: int, stats: DecodeStats) -> Expansion:
+    def _choose(
+        self, sequence: SpeculativeSequence, remaining: int, stats: DecodeStats, stopwatch: Stopwatch
+    ) -> Expansion:
         """The policy's tree, cut to the tokens that are left; no tree where the guard holds it back."""
         if self.guard is not None and not self.guard.speculates(sequence.context_length):
             stats.guarded += 1
             return PLAIN
-        expansion = clip(self.policy.choose(sequence), remaining - 1)
+        with stopwatch.section("selector"):
+            chosen = self.policy.choose(sequence)
+        expansion = clip(chosen, remaining - 1)
         check_branches(self.verifier, expansion)
         if self.guard is not None:
             self.guard.chosen(expansion)

@@ -25,8 +25,8 @@ class DecodeStats:
         guarded: steps that did not speculate because the guard held them back.
         actions: how often each expansion was run, after clipping to the tokens that were left.
         seconds: by section. `draft` and `target` are model passes with their laws, `verify` accepting and the
-            bonus draw, `cache` keeping the path, `selector` features and network, `other` the Python around them.
-            On an accelerator, work is counted where the program waits for it.
+            bonus draw, `cache` keeping the path, `selector` features and network, `other` the guard and the Python
+            around them. On an accelerator, work is counted where the program waits for it.
     """
 
     tokens: int = 0

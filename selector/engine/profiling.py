@@ -191,5 +191,5 @@ class _LinearSelector:
             context_length=1,
             sampling=SAMPLING,
         )
-        states = torch.cat([getattr(features, name) for name in self._network.hidden]).half().float()
-        int(np.argmax(self._network.efficiency(states.numpy(), features.scalars.numpy()) - self._prices))
+        states = np.concatenate([getattr(features, name).numpy() for name in self._network.hidden])
+        int(np.argmax(self._network.efficiency(states, features.scalars.numpy()) - self._prices))

@@ -173,7 +173,7 @@ def warped_law(target: LlamaForCausalLM, prompt: list[int], count: int, warpers:
         ({"temperature": 0.7, "top_k": 2}, [TemperatureLogitsWarper(0.7), TopKLogitsWarper(2)]),
         ({"temperature": 1.4, "top_p": 0.8}, [TemperatureLogitsWarper(1.4), TopPLogitsWarper(0.8)]),
     ],
-    ids=str,
+    ids=["whole law", "temperature and top-k", "temperature and top-p"],
 )
 @pytest.mark.parametrize("verifier", ["traversal", "specinfer"])
 def test_sampled_law(

@@ -95,7 +95,7 @@ def _check_shape(shape: NetworkShape) -> None:
     checked_space("action_space", shape.action_space)
     for name in ("target_hidden", "draft_hidden", "num_scalars", "components"):
         check_whole(name, getattr(shape, name))
-    if shape.inputs not in INPUTS:
+    if shape.inputs not in [*INPUTS]:
         raise ValueError(f"inputs is {shape.inputs!r}, not one of {', '.join(INPUTS)}")
     if len(shape.hidden_sizes) != 2:
         raise ValueError(f"hidden_sizes is {shape.hidden_sizes}, not two sizes")

@@ -164,6 +164,7 @@ def test_broken_configurations_are_refused(tmp_path, changes, word):
     "changes",
     [
         {"inputs": "some"},
+        {"inputs": ["root"]},
         {"hidden_sizes": [-16, 8]},
         {"hidden_sizes": [16]},
         {"components": 0},

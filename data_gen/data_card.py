@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_gen.units import WorkUnit
-from selector.manifest import Manifest
-from selector.provenance import write_text
+from data_gen.work_units import WorkUnit
+from selector.artifacts import write_text
+from selector.dataset.manifest import Manifest
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from data_gen.data_card import Contents, card_section, setting_name, write_data_card
+from selector.dataset.manifest import Manifest, Unit
+from selector.dataset.parquet import count_rows
+from selector.dataset.record_checks import check_manifest
 from selector.errors import UserError
-from selector.manifest import Manifest, Unit
-from selector.parquet import count_rows
-from selector.record_checks import check_manifest
 
 SAME = (
     "target_fingerprint", "draft_fingerprint", "action_space", "verifiers", "scalars", "hidden_sizes", "dtype",

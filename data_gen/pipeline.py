@@ -15,16 +15,16 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from data_gen.data_card import contents, setting_name, write_data_card
+from data_gen.engines.local import PairFacts, collect, open_engine, refuse_full_disk
 from data_gen.estimate import estimate
-from data_gen.prompts import load_prompts
-from data_gen.units import WorkUnit, plan_units
-from data_gen.working import PairFacts, collect, open_engine, refuse_full_disk
+from data_gen.prompts.prompts import load_prompts
+from data_gen.work_units import WorkUnit, plan_units
+from selector.artifacts import as_json, check_place, git_revision, known_settings, refuse_other_run, versions
 from selector.config import Config
+from selector.dataset.manifest import FILE_NAME, Manifest, Unit
+from selector.dataset.parquet import count_rows
 from selector.errors import UserError
 from selector.features import SCALARS
-from selector.manifest import FILE_NAME, Manifest, Unit
-from selector.parquet import count_rows
-from selector.provenance import as_json, check_place, git_revision, known_settings, refuse_other_run, versions
 
 if TYPE_CHECKING:
     from selector.engine.huggingface import Pair

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selector.artifacts import write_json
 from selector.errors import UserError
-from selector.provenance import write_json
 from selector.trees.expansion import ActionSpace, Expansion
 
 SCHEMA = 1

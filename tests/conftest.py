@@ -1,12 +1,17 @@
-"""Tiny models for the whole suite."""
+"""Fixtures of the whole suite: tiny models, prompts on disk, profiles of two imagined machines."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from selector.engine.huggingface import HuggingFaceModel
+from selector.latency import LatencyProfile
+from tests.support.evaluation_worlds import make_flat_profile, make_profile
 
 torch.set_num_threads(1)
 
@@ -59,3 +64,26 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     return torch.device(request.param)
+
+
+@pytest.fixture
+def profile() -> LatencyProfile:
+    return make_profile()
+
+
+@pytest.fixture
+def flat_profile() -> LatencyProfile:
+    return make_flat_profile()
+
+
+@pytest.fixture
+def prompt_file(tmp_path: Path) -> str:
+    """Six prompts of two tasks."""
+    path = tmp_path / "six.jsonl"
+    lines = [
+        {"id": f"{task}-{i}", "task": task, "messages": [{"role": "user", "content": f"{task} text {i * i}"}]}
+        for task in ("writing", "coding")
+        for i in range(3)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    return str(path)

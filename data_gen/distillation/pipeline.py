@@ -16,13 +16,13 @@ from data_gen.distillation.sampling import sample_shards
 from data_gen.distillation.settings import check_settings, check_target
 from data_gen.distillation.shards import frequent_tokens
 from data_gen.distillation.training import DraftTraining
-from data_gen.prompts import load_prompts
+from data_gen.prompts.prompts import load_prompts
+from selector.artifacts import as_json, write_json, write_text
 from selector.config import Config
 from selector.distributions import Sampling
 from selector.engine.early_exit import build_early_exit, load_draft, save_draft
 from selector.engine.huggingface import load_target
 from selector.errors import UserError
-from selector.provenance import as_json, write_json, write_text
 
 TEMPERATURES = (0.2, 0.6, 1.0)
 console = Console()

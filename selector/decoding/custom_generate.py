@@ -15,7 +15,6 @@ from transformers.generation.logits_process import LogitsProcessorList
 from transformers.generation.stopping_criteria import StoppingCriteriaList
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
-from selector.checkpoint import SelectorCheckpoint
 from selector.config import PairConfig
 from selector.decoding.checks import check_expansion, check_length, check_tokens
 from selector.decoding.decoder import Decoder
@@ -24,6 +23,7 @@ from selector.decoding.stats import DecodeStats
 from selector.decoding.stopping import CriteriaStopping
 from selector.engine.huggingface import Pair, check_draft, pair_with
 from selector.errors import UserError
+from selector.network.checkpoint import SelectorCheckpoint
 from selector.trees.expansion import Expansion
 
 KEPT = "_ddte_decoders"  # attribute of a target that holds its decoders

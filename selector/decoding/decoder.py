@@ -8,8 +8,6 @@ from typing import Literal
 
 import torch
 
-from selector.checkpoint import SelectorCheckpoint
-from selector.checkpoint_config import Head
 from selector.config import PairConfig
 from selector.decoding.checks import check_branches, check_call, check_length, check_tokens, check_warp, token_ids
 from selector.decoding.generation import Generation, Step
@@ -21,6 +19,8 @@ from selector.decoding.stopping import Ending, Stopping, TextStream
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
 from selector.latency import LatencyProfile
+from selector.network.checkpoint import SelectorCheckpoint
+from selector.network.checkpoint_config import Head
 from selector.trees.expansion import Expansion
 from selector.trees.verifier import Verifier
 from selector.trees.verifiers import get_verifier

@@ -6,13 +6,13 @@ from typing import Literal, Protocol
 
 import torch
 
-from selector.checkpoint import SelectorCheckpoint
-from selector.checkpoint_config import HEADS, Head
 from selector.decoding.checks import check_expansion
 from selector.distributions import Sampling
 from selector.errors import UserError
 from selector.features import RootFeatures
 from selector.latency import LatencyProfile
+from selector.network.checkpoint import SelectorCheckpoint
+from selector.network.checkpoint_config import HEADS, Head
 from selector.trees.expansion import Expansion
 
 

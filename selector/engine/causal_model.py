@@ -15,12 +15,12 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicCache
 
-from selector.engine.attention import grouped_rows, switchable_configs
 from selector.engine.cache import PathCache, sliding_window
-from selector.engine.direct import DirectPasses, runs_directly
+from selector.engine.cpu.grouped_attention import grouped_rows, switchable_configs
+from selector.engine.cpu.llama_forward import DirectPasses, runs_directly
+from selector.engine.cpu.packed_linear import packed, packing_pays
 from selector.engine.language_model import Scores
-from selector.engine.packing import packed, packing_pays
-from selector.engine.pending import PendingRows, Visible, windowed
+from selector.engine.tree_mask import PendingRows, Visible, windowed
 from selector.errors import UserError
 
 MASKED_BACKENDS = ("sdpa", "eager")  # attention implementations that honour a 4-D mask

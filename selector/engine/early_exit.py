@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from selector.artifacts import write_json
 from selector.errors import UserError
-from selector.provenance import write_json
 
 SCHEMA = 1
 KIND = "early_exit"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from selector.evaluation.bootstrap import Floats
+from selector.statistics import Floats
 
 
 class Bin(NamedTuple):

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from selector.evaluation.bootstrap import Floats, Interval, percentile_interval, prompt_sums, resample_counts
 from selector.evaluation.metrics import Scores
+from selector.statistics import Floats, Interval, percentile_interval, prompt_sums, resample_counts
 
 MIN_INTERVAL_PROMPTS = 4
 LOSS = 0.995

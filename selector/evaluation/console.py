@@ -9,8 +9,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from selector.evaluation.bootstrap import Interval
-from selector.evaluation.words import LABELS, number, percent, verdict, with_interval
+from selector.evaluation.report.prose import LABELS, number, percent, verdict, with_interval
+from selector.statistics import Interval
 
 COLUMNS = {
     "tokens_per_second": "tok/s",

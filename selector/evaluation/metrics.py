@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from selector.evaluation.bootstrap import Floats, Interval, percentile_interval, prompt_sums, resampled_rates
-from selector.evaluation.opponents import Outcome
-from selector.evaluation.roots import Roots
+from selector.offline.baselines import Outcome
+from selector.offline.labelled_roots import Roots
+from selector.statistics import Floats, Interval, percentile_interval, prompt_sums, resampled_rates
 
 METRICS = (
     "tokens_per_second",

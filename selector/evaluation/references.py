@@ -10,10 +10,10 @@ from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from selector.evaluation.bootstrap import Floats
-from selector.evaluation.opponents import Outcome, best_action, play
-from selector.evaluation.roots import Ints, Roots
-from selector.records import RootDataset
+from selector.dataset.records import RootDataset
+from selector.offline.baselines import Outcome, best_action, play
+from selector.offline.labelled_roots import Ints, Roots
+from selector.statistics import Floats
 
 MIN_ROOTS = 20
 FEATURE_COMPONENTS = 32

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from selector.evaluation.bootstrap import Floats, Interval
+from selector.evaluation.ablations import Finding
 from selector.evaluation.calibration import Bin, reliability
 from selector.evaluation.cells import Cell, Losses
 from selector.evaluation.metrics import Scores
-from selector.evaluation.opponents import play
-from selector.evaluation.study import Finding
+from selector.offline.baselines import play
+from selector.statistics import Floats, Interval
 from selector.trees.expansion import ActionSpace, Expansion
 
 

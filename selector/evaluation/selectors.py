@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from selector.checkpoint import SelectorCheckpoint, best_actions
-from selector.checkpoint_config import HEADS
+from selector.dataset.records import RootDataset
 from selector.errors import UserError
-from selector.evaluation.bootstrap import Floats
-from selector.evaluation.opponents import Outcome, play
-from selector.evaluation.roots import Roots
-from selector.records import RootDataset
+from selector.network.checkpoint import SelectorCheckpoint, best_actions
+from selector.network.checkpoint_config import HEADS
+from selector.offline.baselines import Outcome, play
+from selector.offline.labelled_roots import Roots
+from selector.statistics import Floats
 
 
 def check_fit(checkpoint: SelectorCheckpoint, dataset: RootDataset) -> None:

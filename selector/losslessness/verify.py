@@ -8,11 +8,11 @@ from typing import Any
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
 from selector.errors import UserError
-from selector.losslessness.controls import AlwaysAccept, KeptRows, WrongPositions
+from selector.losslessness.broken_decoders import AlwaysAccept, KeptRows, WrongPositions
 from selector.losslessness.finding import Finding, control
-from selector.losslessness.law import Cells, check_law
-from selector.losslessness.passes import check_passes, check_vocabulary
-from selector.losslessness.texts import check_text
+from selector.losslessness.greedy_texts import check_text
+from selector.losslessness.model_checks import check_passes, check_vocabulary
+from selector.losslessness.sampled_distribution import Cells, check_law
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import get_verifier
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from selector.checkpoint_config import CheckpointConfig
+from selector.network.checkpoint_config import CheckpointConfig
 
 FIGURE_COLUMNS = ("policy", "metric", "value", "low", "high", "n_prompts")
 TEMPLATE = """\

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from selector.checkpoint import network_inputs
 from selector.config import TrainConfig
+from selector.dataset.records import RootDataset
 from selector.latency import LatencyProfile
-from selector.linear import label_deviation
-from selector.network import Inputs
-from selector.records import RootDataset
-from selector.throughput import number_trajectories
-from selector.training.baselines import actions_per_setting, best_action, throughput_of
+from selector.network.checkpoint import network_inputs
+from selector.network.network import Inputs
+from selector.network.ridge import label_deviation
+from selector.offline.throughput import number_trajectories
+from selector.offline.training_baselines import actions_per_setting, best_action, throughput_of
 from selector.training.splits import Splits
 
 

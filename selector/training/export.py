@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from selector.checkpoint import refuse_occupied
+from selector.artifacts import read_json
 from selector.errors import UserError
-from selector.provenance import read_json
+from selector.network.checkpoint import refuse_occupied
 from selector.training.card import FIGURE_COLUMNS, model_card
 from selector.training.run_folder import RunFolder
 

@@ -6,12 +6,12 @@ from dataclasses import asdict
 
 from torch import Tensor
 
-from selector.checkpoint import SelectorCheckpoint
-from selector.checkpoint_config import HEADS, CheckpointConfig, Head
+from selector.artifacts import git_revision, versions
 from selector.config import TrainConfig
-from selector.network import NetworkShape, SelectorNetwork
-from selector.provenance import git_revision, versions
-from selector.records import RootDataset
+from selector.dataset.records import RootDataset
+from selector.network.checkpoint import SelectorCheckpoint
+from selector.network.checkpoint_config import HEADS, CheckpointConfig, Head
+from selector.network.network import NetworkShape, SelectorNetwork
 from selector.training.data import RootDataModule
 from selector.training.module import realised_throughputs
 from selector.training.selection import Kept

@@ -15,11 +15,11 @@ from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 from rich.console import Console
 
+from selector.artifacts import content_hash
 from selector.config import TrainConfig
+from selector.dataset.records import RootDataset
 from selector.latency import LatencyProfile
-from selector.provenance import content_hash
-from selector.records import RootDataset
-from selector.training.baselines import oracle_gap
+from selector.offline.training_baselines import oracle_gap
 from selector.training.card import model_card
 from selector.training.data import RootDataModule
 from selector.training.finish import finished_selector, network_shape

@@ -9,12 +9,12 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from selector.checkpoint import best_actions
-from selector.checkpoint_config import HEADS
 from selector.config import TrainConfig
-from selector.linear import fit_linear
-from selector.network import NetworkShape, SelectorNetwork
-from selector.training.baselines import throughput_of
+from selector.network.checkpoint import best_actions
+from selector.network.checkpoint_config import HEADS
+from selector.network.network import NetworkShape, SelectorNetwork
+from selector.network.ridge import fit_linear
+from selector.offline.training_baselines import throughput_of
 from selector.training.data import Batch
 from selector.training.objectives import policy_loss, regressor_loss
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytorch_lightning as pl
 
 from selector.config import TrainConfig
+from selector.dataset.manifest import Manifest
 from selector.errors import UserError
-from selector.manifest import Manifest
-from selector.network import INPUTS
+from selector.network.network import INPUTS
 from selector.training.loggers import LOGGERS
 
 LARGEST_SEED = 2**32 - 2  # the validation cut takes the next one, and 32 bits are the limit there

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from selector.checkpoint_config import CheckpointConfig
-from selector.training.baselines import OracleGap
+from selector.network.checkpoint_config import CheckpointConfig
+from selector.offline.training_baselines import OracleGap
 from selector.training.data import RootDataModule
 from selector.training.module import MONITOR
 

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from selector.checkpoint import SelectorCheckpoint, refuse_occupied
+from selector.artifacts import as_json, content_hash, git_revision, read_json, versions, write_json
 from selector.config import TrainConfig
+from selector.dataset.manifest import Manifest
 from selector.errors import UserError
 from selector.latency import LatencyProfile
-from selector.manifest import Manifest
-from selector.provenance import as_json, content_hash, git_revision, read_json, versions, write_json
+from selector.network.checkpoint import SelectorCheckpoint, refuse_occupied
 from selector.training.splits import Splits
 
 SCHEMA = 1

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from selector.checkpoint import best_actions
-from selector.checkpoint_config import HEADS
-from selector.network import SelectorNetwork
-from selector.training.baselines import throughput_of
+from selector.network.checkpoint import best_actions
+from selector.network.checkpoint_config import HEADS
+from selector.network.network import SelectorNetwork
+from selector.offline.training_baselines import throughput_of
 from selector.training.data import Batch, RootDataModule
 
 Kept = Literal["static", "linear", "trained"]

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
 from selector.config import TrainConfig
+from selector.dataset.records import RootDataset
 from selector.errors import UserError
-from selector.records import RootDataset
 
 FEWEST_PROMPTS = 5
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from selector.distributions import draw
 from selector.trees.draft_tree import DraftTree
 from selector.trees.verifier import Verification
-from selector.verification.laws import NodeLaws
+from selector.verification.node_distributions import NodeLaws
 
 
 @dataclass(frozen=True)

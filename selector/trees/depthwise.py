@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selector.trees.block import take
-from selector.trees.drawing import ChildList, Drawing, Estimates, Reading, average_trees
-from selector.trees.routes import FirstBranch, Router
+from selector.trees.block_paths import FirstBranch, Router
+from selector.trees.super_tree_view import ChildList, Drawing, Estimates, Reading, average_trees
 from selector.verification.solver import Solver, ratio
-from selector.verification.visits import Visit, add_masses, descend
+from selector.verification.without_replacement import Visit, add_masses, descend
 
 Lists = dict[ChildList, dict[int, float]]
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from selector.trees.depthwise import block_estimates, traversal_estimates, walk_estimates
-from selector.trees.drawing import Drawing, Estimates
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.super_tree import SuperTree
+from selector.trees.super_tree_view import Drawing, Estimates
 from selector.trees.verifiers import BLOCKS, get_verifier
 from selector.verification.solvers import SOLVERS
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from selector.trees.decision import Decision, TreeVerifier, tree_laws
 from selector.trees.draft_tree import DraftTree
-from selector.verification.visits import Visit, descend
+from selector.verification.without_replacement import Visit, descend
 
 
 class Traversal(TreeVerifier):

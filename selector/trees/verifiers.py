@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from selector.errors import UserError
 from selector.trees.block import Block
-from selector.trees.routes import BestRanked, FirstBranch, RankedRule
+from selector.trees.block_paths import BestRanked, FirstBranch, RankedRule
 from selector.trees.traversal import Traversal
 from selector.trees.verifier import Verifier
 from selector.trees.walk import Walk

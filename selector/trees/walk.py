@@ -8,7 +8,7 @@ from torch import Tensor
 
 from selector.trees.decision import Decision, TreeVerifier, tree_laws
 from selector.trees.draft_tree import DraftTree
-from selector.verification.laws import Drafts
+from selector.verification.node_distributions import Drafts
 from selector.verification.solver import Solver
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from selector.verification.laws import NodeLaws
+from selector.verification.node_distributions import NodeLaws
 from selector.verification.proposal import Plan, ProposalSolver
 from selector.verification.ranking import ascending, prefix_sums
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from selector.verification.laws import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeLaws
 from selector.verification.nss import counts_by_row, values
 from selector.verification.solver import Solution, ratio, rows_with_choice, single
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from selector.verification.laws import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeLaws
 from selector.verification.solver import Solution
 
 

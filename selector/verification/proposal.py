@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from selector.verification.laws import Drafts, NodeLaws
 from selector.verification.naive import Naive
+from selector.verification.node_distributions import Drafts, NodeLaws
 from selector.verification.nss import counts_by_row
 from selector.verification.solver import Solution, ratio, single
 

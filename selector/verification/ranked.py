@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from selector.verification.laws import NodeLaws
+from selector.verification.node_distributions import NodeLaws
 from selector.verification.proposal import Plan, ProposalSolver
 from selector.verification.ranking import Ranking, rankings
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from selector.verification.laws import NodeLaws
+from selector.verification.node_distributions import NodeLaws
 
 RADIX_SIZE = 1 << 15
 """From so many whole numbers on torch sorts by radix."""

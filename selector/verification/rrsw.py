@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from selector.verification.laws import Drafts, NodeLaws
 from selector.verification.naive import Naive
+from selector.verification.node_distributions import Drafts, NodeLaws
 from selector.verification.solver import Solution, single
-from selector.verification.visits import Visit, descend
+from selector.verification.without_replacement import Visit, descend
 
 
 class RRSw:

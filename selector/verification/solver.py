@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from selector.verification.laws import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeLaws
 
 
 class Solution(NamedTuple):

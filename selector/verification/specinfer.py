@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from selector.verification.laws import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeLaws
 from selector.verification.nss import counts_by_row, values
 from selector.verification.solver import Solution, ratio, rows_with_choice, single
 

@@ -12,12 +12,12 @@ from rich.console import Console
 
 from data_gen.checking import check_data_set, deeper
 from data_gen.pipeline import generate
-from selector.cli import main
+from selector.cli.main import main
+from selector.dataset.records import Manifest, RootDataset
 from selector.errors import UserError
-from selector.records import Manifest, RootDataset
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.verifiers import VERIFIERS
-from tests.data_gen.small_runs import small_config, table_pair
+from tests.support.small_runs import small_config, table_pair
 
 QUIET = Console(quiet=True)
 

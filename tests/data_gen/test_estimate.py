@@ -13,11 +13,11 @@ from rich.console import Console
 from data_gen.estimate import count_actions, estimate, hidden_sizes
 from data_gen.pipeline import generate
 from selector.config import ActionSpaceConfig, PairConfig
+from selector.dataset.records import RootRecord, write_shard
 from selector.errors import UserError
 from selector.features import SCALARS
-from selector.records import RootRecord, write_shard
 from selector.trees.expansion import ActionSpace
-from tests.data_gen.small_runs import small_config, table_pair
+from tests.support.small_runs import small_config, table_pair
 
 
 def test_counts_and_bytes(tmp_path):

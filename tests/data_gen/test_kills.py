@@ -12,9 +12,9 @@ from rich.console import Console
 
 from data_gen.checking import check_data_set
 from data_gen.pipeline import generate
-from selector.manifest import JOURNAL, Manifest
-from selector.provenance import as_json
-from tests.data_gen.disk_pair import disk_config, rows
+from selector.artifacts import as_json
+from selector.dataset.manifest import JOURNAL, Manifest
+from tests.support.disk_pair import disk_config, rows
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,11 +13,11 @@ from data_gen import merging
 from data_gen.checking import check_data_set
 from data_gen.merging import merge
 from data_gen.pipeline import generate
-from selector.cli import main
+from selector.cli.main import main
+from selector.dataset.records import Manifest, RootDataset
 from selector.errors import UserError
-from selector.records import Manifest, RootDataset
-from tests.data_gen.disk_pair import rows
-from tests.data_gen.small_runs import small_config, table_pair
+from tests.support.disk_pair import rows
+from tests.support.small_runs import small_config, table_pair
 
 QUIET = Console(quiet=True)
 

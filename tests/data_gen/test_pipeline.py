@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from data_gen import working
+from data_gen.engines import local as working
 from data_gen.pipeline import generate
 from selector.config import ActionSpaceConfig, TrainConfig
+from selector.dataset.records import Manifest, RootDataset
 from selector.errors import UserError
-from selector.records import Manifest, RootDataset
-from tests.data_gen.disk_pair import rows
-from tests.data_gen.small_runs import small_config, table_pair
+from tests.support.disk_pair import rows
+from tests.support.small_runs import small_config, table_pair
 
 QUIET = Console(quiet=True)
 

@@ -4,19 +4,19 @@ from collections import defaultdict
 
 import pytest
 import torch
-from conftest import tiny_llama
 
-from data_gen.prompts import load_prompts
-from data_gen.roots import label_unit
-from data_gen.trajectories import Trajectory
-from data_gen.units import plan_units
+from data_gen.labelling.label_unit import label_unit
+from data_gen.labelling.trajectory import Trajectory
+from data_gen.prompts.prompts import load_prompts
+from data_gen.work_units import plan_units
 from selector.decoding.decoder import clip
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import Stopwatch
 from selector.engine.huggingface import HuggingFaceModel
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.verifier import Verification
-from tests.data_gen.small_runs import small_config
+from tests.conftest import tiny_llama
+from tests.support.small_runs import small_config
 
 PROMPT = [3, 1, 4, 1, 5]
 BLOCKS = ("target_hidden", "draft_hidden_prev", "draft_hidden_root", "scalars")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from selector.artifacts import read_json
 from selector.errors import UserError
 from selector.latency import LatencyProfile
-from selector.provenance import read_json
 
 PROFILE = LatencyProfile(
     contexts=(1, 512), widths=(1, 16), target_seconds=((0.05, 0.06), (0.07, 0.09)),

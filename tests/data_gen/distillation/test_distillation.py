@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import tiny_llama
 from safetensors.torch import load_file, save_file
 
 from data_gen.distillation.openings import sample_openings
@@ -28,6 +27,7 @@ from selector.config import (
 )
 from selector.engine.early_exit import build_early_exit, trained_parameters
 from selector.errors import UserError
+from tests.conftest import tiny_llama
 
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14]]
 END = 63

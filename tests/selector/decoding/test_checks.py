@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import tiny_llama
-from table_model import TableModel
 
 from selector.decoding.decoder import Decoder
 from selector.engine.causal_model import HuggingFaceModel
 from selector.errors import UserError
 from selector.trees.expansion import Expansion
+from tests.conftest import tiny_llama
+from tests.support.table_model import TableModel
 
 
 def pair_of(target: Any, draft: Any) -> Any:

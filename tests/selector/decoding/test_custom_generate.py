@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import tiny_llama
-from every_draw import Law, difference, every_run
 from tokenizers import Tokenizer, models
 from tokenizers.decoders import Fuse
 from transformers import (
@@ -29,15 +27,17 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from selector.checkpoint import SelectorCheckpoint
-from selector.checkpoint_config import CheckpointConfig
+from selector.artifacts import as_json
 from selector.decoding.custom_generate import DdteOutput, ddte_generate
 from selector.engine.causal_model import HuggingFaceModel
 from selector.errors import UserError
 from selector.features import SCALARS
 from selector.latency import LatencyProfile
-from selector.network import NetworkShape, SelectorNetwork
-from selector.provenance import as_json
+from selector.network.checkpoint import SelectorCheckpoint
+from selector.network.checkpoint_config import CheckpointConfig
+from selector.network.network import NetworkShape, SelectorNetwork
+from tests.conftest import tiny_llama
+from tests.support.every_draw import Law, difference, every_run
 
 PROMPT = torch.tensor([[3, 4, 5]])
 TREE = {"custom_generate": ddte_generate, "expansion": (3, 1, 2), "verifier": "specinfer"}

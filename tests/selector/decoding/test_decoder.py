@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from evaluation_worlds import make_checkpoint
-from table_model import TableModel
 from transformers import LlamaForCausalLM
 
 from selector.decoding.decoder import Decoder, clip
@@ -20,6 +18,8 @@ from selector.engine.causal_model import HuggingFaceModel, PendingRows
 from selector.errors import UserError
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import VERIFIERS
+from tests.support.evaluation_worlds import make_checkpoint
+from tests.support.table_model import TableModel
 
 EXPANSIONS = [Expansion(*numbers) for numbers in [(1, 0, 0), (1, 0, 4), (3, 0, 3), (4, 2, 3), (2, 1, 2), (8, 3, 1)]]
 

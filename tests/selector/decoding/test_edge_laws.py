@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from table_model import TableModel
 from torch import Tensor
 
 from selector.distributions import Sampling
@@ -17,6 +16,7 @@ from selector.engine.scoring import score_tree
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import VERIFIERS
+from tests.support.table_model import TableModel
 
 VOCAB = 12
 TREES = (Expansion(3, 1, 2), Expansion(4, 0, 3))

@@ -18,7 +18,7 @@ from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import build_early_exit
 from selector.engine.embedded import WHEEL, embedded_folder
 from selector.engine.huggingface import Pair, end_tokens, load_pair
-from selector.engine.plain import transformers_generate
+from selector.engine.reference_generate import transformers_generate
 from selector.trees.expansion import Expansion
 
 pytestmark = pytest.mark.slow

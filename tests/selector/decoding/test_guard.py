@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from table_model import TableModel
 
 from selector.decoding.decoder import Decoder
 from selector.decoding.guard import PAUSES, PLAIN, TRIAL, Guard
 from selector.distributions import Sampling
 from selector.latency import LatencyProfile
 from selector.trees.expansion import Expansion
+from tests.support.table_model import TableModel
 
 CHAIN = Expansion(1, 0, 2)
 

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from every_draw import Law, difference, every_run
-from table_model import TableModel
 from torch import Tensor
 
 from selector.decoding import guard
@@ -21,6 +19,8 @@ from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
 from selector.trees.verifier import Verification
 from selector.trees.verifiers import VERIFIERS, get_verifier
+from tests.support.every_draw import Law, difference, every_run
+from tests.support.table_model import TableModel
 
 PROMPT = [1]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import tiny_llama
 
 from selector.decoding.decoder import Decoder
 from selector.engine.causal_model import HuggingFaceModel
 from selector.trees.expansion import Expansion
+from tests.conftest import tiny_llama
 
 MEGABYTE = 2**20
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from table_model import TableModel
 
 from selector.decoding.decoder import Decoder
 from selector.decoding.stats import SECTIONS, DecodeStats, Stopwatch
 from selector.distributions import Sampling
 from selector.trees.expansion import Expansion
+from tests.support.table_model import TableModel
 
 
 class Clock:

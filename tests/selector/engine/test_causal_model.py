@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import tiny_llama
-from tiny_models import ARCHITECTURES, tiny_model
 from torch import Tensor
 from transformers import (
     BloomConfig,
@@ -23,6 +21,8 @@ from selector.engine.cache import sliding_window
 from selector.engine.causal_model import max_positions
 from selector.engine.huggingface import HuggingFaceModel
 from selector.errors import UserError
+from tests.conftest import tiny_llama
+from tests.support.tiny_models import ARCHITECTURES, tiny_model
 
 #      0 -+- 1 --- 3 --- 6
 #         +- 2 -+- 4

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 import torch
-from table_model import TableModel
 from transformers import LlamaForCausalLM
 
 from selector.distributions import Sampling, warp
@@ -15,6 +14,7 @@ from selector.engine.drafting import draft_tree, start_root
 from selector.engine.scoring import score_tree
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
+from tests.support.table_model import TableModel
 
 EXPANSIONS = [Expansion(*numbers) for numbers in [(1, 0, 0), (1, 0, 3), (3, 0, 2), (4, 2, 3), (2, 1, 1)]]
 PROMPT = [3, 1, 2]

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import pytest
 import torch
 from accelerate import dispatch_model
-from conftest import tiny_llama
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm.auto import tqdm
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
@@ -25,10 +24,11 @@ from selector.engine import embedded
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import build_early_exit, load_draft, save_draft
 from selector.engine.huggingface import load_pair, pick_dtype
-from selector.engine.plain import assistant, transformers_generate
 from selector.engine.quiet import quiet
+from selector.engine.reference_generate import assistant, transformers_generate
 from selector.errors import UserError
 from selector.trees.expansion import Expansion
+from tests.conftest import tiny_llama
 
 
 def save_tokenizer(folder: Path, words: int, prefix: str = "w") -> None:

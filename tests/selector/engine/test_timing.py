@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from table_model import TableModel
 
 from selector.engine.timing import TimedModel, Timer
+from tests.support.table_model import TableModel
 
 
 def test_medians_by_key() -> None:

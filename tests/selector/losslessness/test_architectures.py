@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import ARCHITECTURES, WINDOW, disturbed, tiny_model
 
 import selector.engine
 from selector.engine.causal_model import HuggingFaceModel
 from selector.losslessness.finding import CAUGHT, IDENTICAL, NEAR_TIE, OK
 from selector.losslessness.verify import verify_pair
+from tests.support.tiny_models import ARCHITECTURES, WINDOW, disturbed, tiny_model
 
 PROMPTS = [[5, 9, 33, 2, 60], [7, 8], [11, 12, 50]]
 TABLE = (Path(selector.engine.__file__).parent / "README.md").read_text()

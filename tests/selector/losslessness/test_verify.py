@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
-from tiny_models import disturbed, tiny_model
 
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
 from selector.errors import UserError
-from selector.losslessness.controls import AlwaysAccept, KeptRows, WrongPositions
+from selector.losslessness.broken_decoders import AlwaysAccept, KeptRows, WrongPositions
 from selector.losslessness.finding import BLIND, CAUGHT, DIVERGENT, IDENTICAL, OK, Finding, control
-from selector.losslessness.law import BOUND, LEAST, Cells, check_law
-from selector.losslessness.passes import check_passes, check_vocabulary
+from selector.losslessness.greedy_texts import check_text
+from selector.losslessness.model_checks import check_passes, check_vocabulary
+from selector.losslessness.sampled_distribution import BOUND, LEAST, Cells, check_law
 from selector.losslessness.table import print_findings
-from selector.losslessness.texts import check_text
 from selector.losslessness.verify import check_settings
+from tests.support.tiny_models import disturbed, tiny_model
 
 PROMPT, TREE = [5, 9, 33], (3, 1, 2)
 

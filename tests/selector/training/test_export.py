@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 from rich.console import Console
-from training_worlds import CONFIG, PROFILE, SPACE, make_dataset
 
-from selector.checkpoint import SelectorCheckpoint, best_actions
+from selector.dataset.records import RootDataset
 from selector.errors import UserError
-from selector.records import RootDataset
+from selector.network.checkpoint import SelectorCheckpoint, best_actions
 from selector.training.export import export
 from selector.training.fit import train
 from selector.training.run_folder import RunFolder
+from tests.support.training_worlds import CONFIG, PROFILE, SPACE, make_dataset
 
 torch.set_num_threads(1)
 

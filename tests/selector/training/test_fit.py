@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 import torch
 from rich.console import Console
-from training_worlds import CONFIG, PROFILE, SPACE, acceptance_rates, expected_tokens, make_dataset
 
-from selector.checkpoint import best_actions
+from selector.dataset.manifest import Manifest
+from selector.dataset.records import RootDataset
 from selector.errors import UserError
 from selector.features import SCALARS
-from selector.manifest import Manifest
-from selector.records import RootDataset
-from selector.throughput import best_actions as best_steps
-from selector.training.baselines import best_action, throughput_of
+from selector.network.checkpoint import best_actions
+from selector.offline.throughput import best_actions as best_steps
+from selector.offline.training_baselines import best_action, throughput_of
 from selector.training.fit import train
 from selector.training.loggers import read_curve
 from selector.training.module import SelectorModule
 from selector.training.run_folder import RunFolder
+from tests.support.training_worlds import CONFIG, PROFILE, SPACE, acceptance_rates, expected_tokens, make_dataset
 
 torch.set_num_threads(1)
 QUIET = Console(file=io.StringIO())

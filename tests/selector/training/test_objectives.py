@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from selector.linear import label_deviation
+from selector.network.ridge import label_deviation
 from selector.training.objectives import policy_loss, regressor_loss
 
 EFFICIENCY = torch.tensor([[1.0, 2.0], [1.0, 4.0], [1.0, 1.0]])

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
-from training_worlds import CONFIG, PROFILE, make_dataset
 
 from selector.training.fit import train
 from selector.training.loggers import read_curve
 from selector.training.run_folder import RunFolder
+from tests.support.training_worlds import CONFIG, PROFILE, make_dataset
 
 SMALL = {
     "verifiers": "[naive]", "hidden_sizes": "[16,8]", "components": 8, "batch_size": 8, "max_epochs": 30,

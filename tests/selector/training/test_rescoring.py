@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from training_worlds import CONFIG, PROFILE, make_dataset
 
 from selector.latency import LatencyProfile
 from selector.training.fit import train
+from tests.support.training_worlds import CONFIG, PROFILE, make_dataset
 
 # drafting is almost free on one machine; on the other a pass over more tokens costs as much as so many passes
 FREE = replace(PROFILE, draft_seconds=((1e-5, 1e-5), (1e-5, 1e-5)), target_seconds=((0.02, 0.02), (0.02, 0.02)))
@@ -26,7 +26,8 @@ def evaluated(folder: Path, name: str, profile: LatencyProfile) -> dict[tuple[st
     arguments = ["evaluate", "--run", "run", "--data", "data", "--profile", f"{name}.json", "--out", name]
     arguments += ["--evaluate.bootstrap", "50", "--evaluate.study", "false"]
     code = (
-        f"import sys\nsys.modules['transformers'] = None\nfrom selector.cli import main\nsys.exit(main({arguments!r}))"
+        "import sys\nsys.modules['transformers'] = None\n"
+        f"from selector.cli.main import main\nsys.exit(main({arguments!r}))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=folder, stdout=subprocess.DEVNULL)
     rows = json.loads((folder / name / "metrics.json").read_text())

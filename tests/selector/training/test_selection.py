@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from selector.network import NetworkShape, SelectorNetwork
+from selector.network.network import NetworkShape, SelectorNetwork
 from selector.training import selection
 
 SHAPE = NetworkShape(3, 3, 4, (2, 1, 2), components=2, hidden_sizes=(2, 2))

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from training_worlds import CONFIG, make_dataset
 
+from selector.dataset.records import RootDataset
 from selector.errors import UserError
-from selector.records import RootDataset
 from selector.training.splits import split_prompts
+from tests.support.training_worlds import CONFIG, make_dataset
 
 
 def load(folder, **changes) -> RootDataset:

@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 import torch
-from exact_worlds import World
 
-from selector.trees.cases import prefix_of
+from selector.losslessness.worked_cases import prefix_of
 from selector.trees.efficiency import ESTIMATORS, label
 from selector.trees.expansion import ActionSpace
 from selector.trees.super_tree import SuperTree
 from selector.trees.topology import Topology
 from selector.trees.verifiers import VERIFIERS
+from tests.support.exact_worlds import World
 
 SPACES = [
     (World(2, seed=31), ActionSpace(2, 1, 2)),

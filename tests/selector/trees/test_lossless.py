@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from exact_worlds import World
 
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import VERIFIERS
+from tests.support.exact_worlds import World
 
 # (world, expansion): three branches of two tokens hold interleaved duplicates (A.., B.., A..).
 WORLDS = {

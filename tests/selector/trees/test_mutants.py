@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from exact_worlds import World
 
 from selector.trees.block import Block
+from selector.trees.block_paths import BestRanked
 from selector.trees.decision import Decision, TreeVerifier
 from selector.trees.expansion import Expansion
-from selector.trees.routes import BestRanked
 from selector.trees.traversal import Traversal, post_order
 from selector.trees.verifiers import VERIFIERS
 from selector.trees.walk import Walk
@@ -19,7 +18,8 @@ from selector.verification.ranking import make_ranking
 from selector.verification.solver import Solution, ratio
 from selector.verification.specinfer import Chain, SpecInfer
 from selector.verification.spectr import SpecTr
-from selector.verification.visits import Visit
+from selector.verification.without_replacement import Visit
+from tests.support.exact_worlds import World
 
 NOTICED = 1e-3
 

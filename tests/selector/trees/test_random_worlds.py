@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from exact_worlds import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -13,6 +12,7 @@ from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
 from selector.trees.verifier import Verifier
 from selector.trees.verifiers import VERIFIERS
+from tests.support.exact_worlds import World
 
 # Delayed trees and trees with duplicates; (4, 0, 1) of two tokens always has some.
 SIZES = [

@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 import torch
-from exact_worlds import World
 
 from selector.errors import UserError
-from selector.trees.cases import build_topology
+from selector.losslessness.worked_cases import build_topology
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import VERIFIERS, get_verifier
+from tests.support.exact_worlds import World
 
 SAMPLES = 2000
 TREES = [((), ((0, 1), (2, 0), (0, 2))), ((1,), ((1, 2), (1, 2), (0, 1)))]

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from selector.trees.cases import solver_law
+from selector.losslessness.worked_cases import solver_law
 from selector.verification.khisti import Khisti, Tournament, flattest_wins, play
-from selector.verification.laws import NodeLaws
+from selector.verification.node_distributions import NodeLaws
 from selector.verification.proposal import Plan, solve_with_plans
 from selector.verification.ranked import blocks_of, make_moments, ranked_plan
 from selector.verification.ranking import rankings

@@ -1,0 +1,174 @@
+"""One work unit: a trajectory, and features and labels at its roots, which share its rows in both caches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+import torch
+from torch import Tensor
+
+from data_gen.labelling.draft_forest import draw_forest, inner_nodes
+from data_gen.labelling.forest import Forest
+from data_gen.labelling.trajectory import TextRoot, Trajectory
+from data_gen.work_units import WorkUnit
+from selector.config import GenerateConfig
+from selector.dataset.records import RootRecord
+from selector.decoding.stats import Stopwatch
+from selector.distributions import Sampling, warp
+from selector.engine.drafting import Root
+from selector.engine.language_model import LanguageModel, prefill
+from selector.features import Previous, RootFeatures, root_features, target_law
+from selector.trees.efficiency import label_drawing
+from selector.trees.expansion import ActionSpace
+
+SCORE_ROWS = 256
+# Both models' laws of so many rows are held at once, 49,152 to 262,144 numbers each. More rows make fewer draft
+# passes, and every row's attention reads the others' masked keys: on a CPU 256 to 4,096 differ little.
+CHUNK_ROWS = 1024
+SECTIONS = ("trajectory", "draft", "target", "features", "labels")
+
+
+def label_unit(
+    target: LanguageModel,
+    draft: LanguageModel,
+    prompt_tokens: Sequence[int],
+    unit: WorkUnit,
+    config: GenerateConfig,
+    space: ActionSpace,
+    end_tokens: Collection[int],
+    stopwatch: Stopwatch | None = None,
+) -> list[RootRecord]:
+    """Records of the roots at 0, `root_every`, 2 `root_every`, .. generated tokens, until the text ends.
+
+    Chunks of roots are drafted, scored and labelled together, each forest below its own root's row; then the text
+    so far is committed and nothing else. `stopwatch` counts the time of `SECTIONS`.
+    """
+    stopwatch = stopwatch or Stopwatch(defaultdict(float))
+    generator = torch.Generator(target.device).manual_seed(unit.seed("trajectory"))
+    with stopwatch.section("trajectory"):
+        trajectory = Trajectory(target, prompt_tokens, unit.sampling, generator, end_tokens)
+    with stopwatch.section("draft"):
+        prefill(draft, prompt_tokens[:-2])  # the first root's features need the last two
+    records: list[RootRecord] = []
+    count = chunk_size(config.num_samples * inner_nodes(space.limits) + config.root_every)
+    while True:
+        with stopwatch.section("trajectory"):
+            roots = trajectory.sample_roots(count, config.root_every, config.max_new_tokens)
+        if not roots:
+            return records
+        with stopwatch.section("draft"):
+            starts = start_roots(draft, trajectory.tokens, [root.index for root in roots], unit.draft_sampling)
+            seeds = [unit.seed(f"trees at {root.position}") for root in roots]
+            forest = draw_forest(draft, starts, space.limits, config.num_samples, unit.draft_sampling, seeds)
+            draft.keep(range(starts[-1].row))  # without the last root token, which the next root's features need
+        with stopwatch.section("target"):
+            target_laws = score_forest(trajectory, forest, roots)
+            trajectory.commit()
+        with stopwatch.section("features"):
+            features = [_features(trajectory, draft, *pair) for pair in zip(roots, starts, strict=True)]
+        with stopwatch.section("labels"):
+            samples = label_forest(forest, target_laws, space, config.verifiers)
+        for place, root in enumerate(roots):
+            own = slice(place * config.num_samples, (place + 1) * config.num_samples)
+            labels = {name: values[own] for name, values in samples.items()}
+            records.append(_record(unit, root, features[place], labels))
+        count = chunk_size(len(forest.laws) // len(roots) + config.root_every, count)
+
+
+def chunk_size(rows: int, before: int | None = None) -> int:
+    """How many roots of `rows` rows make a chunk; at most four times as many as `before`, whose rows were counted."""
+    count = max(1, CHUNK_ROWS // rows)
+    return count if before is None else min(count, 4 * before)
+
+
+def start_roots(draft: LanguageModel, tokens: Sequence[int], places: Sequence[int], sampling: Sampling) -> list[Root]:
+    """Run the text up to the last of the root tokens, at ascending `places`, in one pass that stays pending."""
+    known, first, end = draft.length, max(draft.length, places[0] - 1), places[-1] + 1
+    ids = torch.tensor(tokens[known:end], device=draft.device)
+    scores = draft.extend(ids, range(-1, len(ids) - 1), last_rows=end - first)
+    used = sorted({row for place in places for row in (place - 1, place) if row >= first})
+    rows = torch.tensor(used, device=draft.device) - first
+    logits, hidden = scores.logits[rows], scores.hidden[rows]
+    laws = warp(logits, sampling)
+    ends = [used.index(place) + 1 for place in places]
+    return [
+        Root(tokens[place], place - known, *(block[max(0, last - 2) : last] for block in (laws, logits, hidden)))
+        for place, last in zip(places, ends, strict=True)
+    ]
+
+
+def score_forest(trajectory: Trajectory, forest: Forest, roots: Sequence[TextRoot]) -> Tensor:
+    """The target's warped laws `[inner nodes, vocab]`; those of the roots are known from the text.
+
+    Passes are cut at `SCORE_ROWS` rows, which bounds what warping needs. The rows stay pending behind the text's.
+    """
+    target, inner, known = trajectory.target, forest.inner, len(roots)
+    pending = len(trajectory.tokens) - 1 - target.length
+    rows = [root.index - target.length for root in roots] + list(range(pending, pending + len(inner) - known))
+    tokens = torch.tensor([forest.tokens[node] for node in inner], device=target.device)
+    parents = [rows[forest.law_rows[forest.parents[node]]] for node in inner[known:]]
+    laws = roots[0].probs.new_empty(len(inner), target.vocab_size)
+    laws[:known] = torch.stack([root.probs for root in roots])
+    for start in range(0, len(parents), SCORE_ROWS):
+        part = parents[start : start + SCORE_ROWS]
+        first, end = known + start, known + start + len(part)
+        laws[first:end] = warp(target.extend(tokens[first:end], part).logits, trajectory.sampling)
+    return laws
+
+
+def label_forest(
+    forest: Forest, target_laws: Tensor, space: ActionSpace, verifiers: Sequence[str]
+) -> dict[str, Tensor]:
+    """Per verifier `[super-trees, actions]`, float64: each super-tree's estimate of `E[tau + 1]`."""
+    labels: dict[str, list[Tensor]] = {name: [] for name in verifiers}
+    root = 0
+    for drawing in forest.drawings(target_laws):
+        if drawing.trunk[0] != root:
+            root = drawing.trunk[0]
+            drawing.laws.forget()  # super-trees below one root share many nodes, those of two roots none
+        for name, values in label_drawing(drawing, space, verifiers).items():
+            labels[name].append(values)
+    return {name: torch.stack(values) for name, values in labels.items()}
+
+
+def _features(trajectory: Trajectory, draft: LanguageModel, root: TextRoot, start: Root) -> RootFeatures:
+    previous = None
+    if root.prev_probs is not None and root.prev_hidden is not None:
+        previous = Previous(
+            target_law=target_law(root.prev_probs, draft.support),
+            draft_probs=start.laws[0],
+            target_hidden=root.prev_hidden,
+            draft_hidden=start.hidden[0],
+        )
+    return root_features(
+        previous,
+        draft_probs_root=start.laws[-1],
+        draft_logits_root=start.logits[-1],
+        draft_hidden_root=start.hidden[-1],
+        target_hidden_size=trajectory.target.hidden_size,
+        context_length=root.index,
+        sampling=trajectory.sampling,
+    )
+
+
+def _record(unit: WorkUnit, root: TextRoot, features: RootFeatures, samples: dict[str, Tensor]) -> RootRecord:
+    """Means over both halves of the samples, and the standard error of the mean over all of them."""
+    return RootRecord(
+        prompt_id=unit.prompt.id,
+        task=unit.prompt.task,
+        prompt_index=unit.prompt_index,
+        position=root.position,
+        context_length=root.index,
+        temperature=unit.sampling.temperature,
+        top_p=unit.sampling.top_p,
+        top_k=unit.sampling.top_k,
+        draft_temperature=unit.draft_sampling.temperature,
+        draft_top_p=unit.draft_sampling.top_p,
+        target_hidden=features.target_hidden,
+        draft_hidden_prev=features.draft_hidden_prev,
+        draft_hidden_root=features.draft_hidden_root,
+        scalars=features.scalars,
+        efficiency={name: torch.stack([half.mean(0) for half in values.chunk(2)]) for name, values in samples.items()},
+        standard_error={name: values.std(0) / len(values) ** 0.5 for name, values in samples.items()},
+    )

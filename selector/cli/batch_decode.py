@@ -1,0 +1,146 @@
+"""`ddte decode --prompts`: many prompts to one JSONL file, resumable, with failures named."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from data_gen.prompts.prompts import Prompt, load_prompts, render
+from selector.artifacts import as_json, write_text
+from selector.config import DecodeConfig
+from selector.decoding.decoder import Decoder
+from selector.distributions import Sampling
+from selector.errors import UserError
+
+STDIN = "-"
+
+
+def read_prompts(source: str, stdin: TextIO | None = None) -> list[Prompt]:
+    """Prompts of a JSONL file or whatever else `ddte generate` reads; with `-`, each line of stdin is one."""
+    if source != STDIN:
+        return load_prompts([source])
+    lines = enumerate(stdin or sys.stdin, 1)
+    prompts = [
+        Prompt(f"line-{number}", "stdin", "", "", ({"role": "user", "content": line.strip()},))
+        for number, line in lines
+        if line.strip()
+    ]
+    if not prompts:
+        raise UserError("prompts is '-', and standard input holds no text: give one prompt a line.")
+    return prompts
+
+
+class Answers:
+    """The JSONL file: a row a prompt. A failed prompt's row has an `error`; the next call tries it again.
+
+    A row holds `id`, `prompt` (a hash of it), `settings`, `seed`, and `text`, `tokens`, `finish`, `statistics`.
+    """
+
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        """Read what is there; nothing is changed. Raises UserError if it is something else or of other settings."""
+        self.path, self.settings = path, settings
+        self.done: dict[str, str] = {}
+        self._kept: list[str] = []
+        try:
+            text = path.read_text("utf-8") if path.exists() else ""
+        except UnicodeDecodeError:
+            raise UserError(f"out is {str(path)!r}, which holds no text: give another file.") from None
+        lines = text.split("\n")[:-1]  # what follows the last line feed was cut off while it was written
+        for number, line in enumerate(lines, 1):
+            self._read(line, number)
+        self._stale = text != "".join(f"{line}\n" for line in self._kept)
+
+    def _read(self, line: str, number: int) -> None:
+        try:
+            row = json.loads(line)
+            identity, prompt, settings = row["id"], row["prompt"], row["settings"]
+        except (ValueError, TypeError, KeyError):
+            message = f"out is {str(self.path)!r}, and its line {number} is no row of `ddte decode`: give another file."
+            raise UserError(message) from None
+        if settings != self.settings:
+            names = sorted(name for name in self.settings if self.settings[name] != settings.get(name)) or ["settings"]
+            raise UserError(
+                f"out is {str(self.path)!r}, whose rows have {names[0]} {settings.get(names[0])!r}, "
+                f"not {self.settings.get(names[0])!r}: give another file, or the same settings."
+            )
+        if "error" not in row:
+            self.done[identity] = prompt
+            self._kept.append(line)
+
+    def left(self, prompts: Sequence[Prompt]) -> list[Prompt]:
+        """Prompts without a row. Raises UserError for an id whose row answers another prompt."""
+        for prompt in prompts:
+            if self.done.get(prompt.id, prompt.digest) != prompt.digest:
+                message = f"out is {str(self.path)!r}, where id {prompt.id!r} is another prompt: give another file."
+                raise UserError(message)
+        return [prompt for prompt in prompts if prompt.id not in self.done]
+
+    def write(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+        """Append rows as they come, after dropping a torn line and failures; returns new failures as (id, error)."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self._stale:
+            write_text(self.path, "".join(f"{line}\n" for line in self._kept))
+        failures = []
+        with self.path.open("a", encoding="utf-8") as file:
+            for row in rows:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                file.flush()
+                if "error" in row:
+                    failures.append((row["id"], row["error"]))
+        return failures
+
+
+def decode_settings(arguments: Any) -> dict[str, Any]:
+    """What the text of a row depends on."""
+    return {
+        **as_json(arguments.decode),
+        "pair": as_json(arguments.pair),
+        "checkpoint": str(arguments.checkpoint),
+        "profile": str(arguments.profile) if arguments.profile else None,
+    }
+
+
+def answer(
+    decoder: Decoder, prompt: Prompt, decode: DecodeConfig, sampling: Sampling, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """One row. Each prompt has its own seed, which depends on the seed given and its id and on no other prompt."""
+    seed = int.from_bytes(sha256(f"{decode.seed} {prompt.id}".encode()).digest()[:4], "big")
+    row: dict[str, Any] = {"id": prompt.id, "prompt": prompt.digest, "seed": seed, "settings": settings}
+    tokenizer: Any = decoder.pair.tokenizer
+    try:
+        ids = render(prompt, tokenizer, tokenizer.chat_template is not None)
+        generation = decoder.generate(ids, decode.max_new_tokens, sampling, seed)
+    except Exception as error:
+        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+        return row | {"error": kind + (str(error).strip().splitlines() or [""])[0]}
+    return row | {
+        "text": generation.text,
+        "tokens": generation.tokens,
+        "finish": generation.finish,
+        "statistics": generation.stats.to_dict(),
+    }
+
+
+def decode_all(
+    decoder: Decoder, prompts: Sequence[Prompt], answers: Answers, decode: DecodeConfig, sampling: Sampling
+) -> int:
+    """Answer what is left, with a progress bar on standard error; the exit code, 1 when a prompt failed."""
+    console = Console(stderr=True)
+    left = answers.left(prompts)
+    if len(left) < len(prompts):
+        console.print(f"{answers.path}: {len(prompts) - len(left)} of {len(prompts)} prompts are there already.")
+    columns = (TextColumn("decoding"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        rows = (answer(decoder, prompt, decode, sampling, answers.settings) for prompt in left)
+        failures = answers.write(progress.track(rows, total=len(left)))
+    for identity, error in failures:
+        console.print(f"Failed: {identity}: {error}", markup=False, highlight=False)
+    console.print(f"{len(prompts) - len(failures)} of {len(prompts)} prompts answered: {answers.path}")
+    return 1 if failures else 0

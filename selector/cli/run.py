@@ -1,0 +1,177 @@
+"""`ddte run`: pass times, data, training, evaluation, export and a sample of decoded text from one configuration.
+
+Each stage skips what is already there, so an interrupted run goes on with the same command.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from data_gen.estimate import estimate
+from data_gen.pipeline import generate
+from data_gen.prompts.prompts import load_prompts
+from data_gen.work_units import plan_units
+from selector.artifacts import as_json, known_settings, read_json, refuse_other_run, write_json
+from selector.config import Config
+from selector.dataset.records import RootDataset
+from selector.decoding.checks import check_decode
+from selector.decoding.decoder import Decoder
+from selector.decoding.profiling import measure_profile
+from selector.engine.huggingface import Pair, check_folder, load_pair
+from selector.errors import UserError
+from selector.evaluation.console import print_rows
+from selector.evaluation.evaluate import check_config as check_evaluate
+from selector.evaluation.evaluate import evaluate
+from selector.latency import LatencyProfile
+from selector.network.checkpoint import SelectorCheckpoint
+from selector.training.export import export
+from selector.training.fit import train
+from selector.training.preflight import check_config as check_train
+from selector.training.run_folder import RunFolder
+
+SAMPLE_PROMPT = "Write three sentences about a lighthouse keeper who learns to bake bread."
+
+
+class Chain:
+    """The stages of one run and where they put what they make."""
+
+    def __init__(self, config: Config, out: Path, console: Console) -> None:
+        self.config, self.out, self.console = config, out, console
+        self.profile_path = out / "profile.json"
+        self.data_path = out / "data"
+        self.train_path = out / "train"
+        self.report_path = out / "report"
+        self.checkpoint_path = out / "checkpoints"
+        self._pair: Pair | None = None
+
+    @property
+    def pair(self) -> Pair:
+        """Both models, loaded when a stage first needs them."""
+        if self._pair is None:
+            self.console.print("Loading the models (the embedded target is unpacked on first use, 540 MB) ...")
+            self._pair = load_pair(self.config.pair)
+        return self._pair
+
+    def profile(self) -> None:
+        """Measure this machine's pass times."""
+        if not self.profile_path.exists():
+            limits, inputs = self.config.action_space.limits, self.config.train.inputs
+            measured = measure_profile(self.pair, action_space=limits, inputs=inputs)
+            measured.save(self.profile_path)
+            if disturbance := measured.disturbance():
+                self.console.print(f"Warning: {disturbance}")
+
+    def generate(self) -> None:
+        """Make the data set, or what is missing of it."""
+        generate(self.config, self.data_path, pair=self.pair, console=self.console)
+
+    def train(self) -> None:
+        """Train one selector a verifier, from where an interrupted training stopped."""
+        train(self.data_path, self.latency, self.config.train, self.train_path, self.console)
+
+    def evaluate(self) -> None:
+        """Score the selectors on held-out prompts: metrics.json and the report."""
+        if (self.report_path / "metrics.json").exists():
+            return
+        run = RunFolder(self.train_path)
+        checkpoints = [run.selector(verifier) for verifier in run.verifiers]
+        data = RootDataset.load(self.data_path)
+        prompts = run.splits.test
+        evaluate(checkpoints, data, self.latency, self.config.evaluate, self.report_path, test_prompts=prompts)
+
+    def export(self) -> None:
+        """Write the selectors as checkpoint folders."""
+        if not self.checkpoint_path.exists():
+            export(self.train_path, self.checkpoint_path, self.report_path / "metrics.json")
+
+    @property
+    def latency(self) -> LatencyProfile:
+        """The pass times that the first stage measured."""
+        return LatencyProfile.load(self.profile_path)
+
+    def sample(self) -> None:
+        """Decode with the selector that promises most, and print the table and where things are."""
+        rows = read_json(self.report_path / "metrics.json", "evaluate with `ddte run`")
+        speeds = {
+            row["verifier"]: row["value"]
+            for row in rows
+            if row["policy"].startswith("selector") and row["metric"] == "tokens_per_second"
+        }
+        folder = self.checkpoint_path / max(speeds, key=lambda name: speeds[name])
+        settings = self.config.decode
+        decoder = Decoder.with_selector(self.pair, SelectorCheckpoint.load(folder), self.latency)
+        length = min(settings.max_new_tokens, 128)
+        generation = decoder.generate(SAMPLE_PROMPT, length, check_decode(settings), settings.seed)
+        self.console.rule("A sample")
+        self.console.print(f"{SAMPLE_PROMPT}\n", style="bold", markup=False)
+        self.console.print(generation.text, markup=False)
+        stats = generation.stats
+        self.console.print(f"\n{stats.tokens_per_second:.1f} tokens per second, {stats.block_efficiency:.2f} a step")
+        self.console.rule("Held-out prompts, under this machine's pass times")
+        print_rows(rows, self.console)
+        self.console.print(f"Report:      {self.report_path / 'report.html'}\nCheckpoints: {self.checkpoint_path}")
+        self.console.print(f'Decode:      ddte decode --checkpoint {folder} --prompt "..."', markup=False)
+
+
+def run_chain(config: Config, out: Path, console: Console | None = None) -> None:
+    """Run all stages. Raises UserError for bad input and for a folder that holds another run."""
+    console = console or Console()
+    claim(config, out)
+    chain = Chain(config, out, console)
+    stages: list[tuple[str, str, Callable[[], None]]] = [
+        ("Pass times", "measure both models on this machine: about half a minute, 10 kB", chain.profile),
+        ("Data", "both models over the prompts, the longest stage; what is left to make follows", chain.generate),
+        ("Training", "one selector a verifier: under a minute each, 10 MB each", chain.train),
+        ("Evaluation", "held-out prompts, offline: about 10 seconds a verifier, 2 MB", chain.evaluate),
+        ("Export", "checkpoint folders for decoding: a second, 2 MB each", chain.export),
+    ]
+    for number, (title, about, stage) in enumerate(stages, 1):
+        with _timed(console, f"{number}/{len(stages)} {title}", about):
+            stage()
+    chain.sample()
+
+
+def claim(config: Config, out: Path) -> None:
+    """A run folder belongs to one configuration."""
+    path, mine = out / "config.json", as_json(config)
+    if path.exists():
+        stored = read_json(path, "give another folder")
+        for section, values in mine.items():
+            known = known_settings(getattr(config, section), stored.get(section, {}))
+            for name, value in values.items():
+                refuse_other_run(out, f"{section}.{name}", known[name], value)
+        return
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"out is {str(out)!r}, which holds other files: give a new or an empty folder.")
+    units = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
+    check_stages(config)
+    estimate(config, len(units), out)
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, mine)
+
+
+def check_stages(config: Config) -> None:
+    """Refuse now what a later stage would refuse after minutes of work. Raises UserError."""
+    check_train(config.train)
+    labelled = config.generate.verifiers
+    for verifier in config.train.verifiers:
+        if verifier not in labelled:
+            raise UserError(f"train.verifiers has {verifier!r}: generate.verifiers labels only {', '.join(labelled)}.")
+    check_decode(config.decode)
+    check_evaluate(config.evaluate)
+    check_folder("pair.target", config.pair.target)
+    check_folder("pair.draft", config.pair.draft)
+
+
+@contextmanager
+def _timed(console: Console, title: str, about: str) -> Iterator[None]:
+    console.rule(title, align="left")
+    console.print(about, style="dim", markup=False)
+    start = time.perf_counter()
+    yield
+    console.print(f"took {time.perf_counter() - start:.0f} s", style="dim")

@@ -1,0 +1,165 @@
+"""An exported selector: `model.safetensors`, `config.json`, a model card. Loading needs torch and safetensors only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from selector.artifacts import read_json, write_json, write_text
+from selector.errors import UserError
+from selector.features import HIDDEN, SCALARS, RootFeatures, latency_scalars
+from selector.latency import LatencyProfile
+from selector.network.checkpoint_config import REMEDY, CheckpointConfig, Head
+from selector.network.network import Inputs, Prediction, SelectorNetwork
+from selector.network.numpy_forward import SingleRoot, as_stored, is_linear
+from selector.trees.expansion import ActionSpace, Expansion
+
+
+def network_inputs(
+    hidden: Mapping[str, Tensor], scalars: Tensor, context_length: Tensor, profile: LatencyProfile
+) -> Inputs:
+    """What the network sees of `N` roots: hidden blocks `[N, d]` by name, scalars `[N, S]` with latency appended."""
+    latency = latency_scalars(context_length, profile).to(scalars)
+    return Inputs(
+        hidden["target_hidden"],
+        hidden["draft_hidden_prev"],
+        hidden["draft_hidden_root"],
+        torch.cat([scalars, latency], 1),
+    )
+
+
+def action_prices(mean_efficiency: Tensor, action_times: Tensor) -> Tensor:
+    """`[N, actions]`, float64: the tokens that `action_times [N, actions]` yield at the best static action's rate."""
+    return action_times * (mean_efficiency.double() / action_times).amax(-1, keepdim=True)
+
+
+def best_actions(prediction: Prediction, action_times: Tensor, head: Head) -> Tensor:
+    """`[N]`: argmax of the policy's logits, or of predicted efficiency less the prices of `action_times [N, actions]`.
+
+    What a step yields is weighed against what its time yields elsewhere; the largest `E / T` would treat the whole
+    text as being like this root (see `selector.throughput`).
+    """
+    if head == "policy":
+        return prediction.policy_logits.argmax(1)
+    return (prediction.efficiency.double() - action_prices(prediction.mean_efficiency, action_times)).argmax(1)
+
+
+class SelectorCheckpoint:
+    """A trained network in evaluation mode and its configuration.
+
+    The latency scalars always come from the profile of training: they tell the network how pass times grow with
+    the context there, and another machine's would be inputs that it never saw. `action_times`, the times of the
+    machine at hand, decide through the regressor.
+    """
+
+    def __init__(self, network: SelectorNetwork, config: CheckpointConfig) -> None:
+        self.network = network.eval()
+        self.config = config
+
+    @cached_property
+    def space(self) -> ActionSpace:
+        return ActionSpace(*self.config.shape.action_space)
+
+    @cached_property
+    def profile(self) -> LatencyProfile:
+        """The latency profile of training."""
+        return LatencyProfile.from_dict(self.config.profile)
+
+    @property
+    def best_static(self) -> Expansion:
+        return Expansion(*self.config.best_static)
+
+    @property
+    def pays(self) -> bool:
+        """Whether choosing, its own cost included, was no slower than the best static tree on validation prompts."""
+        return self.config.metrics.get("validation_ratio_to_static", 1.0) >= 1
+
+    @property
+    def reads_previous(self) -> bool:
+        """Whether the network reads anything of the token before the root token."""
+        return self.config.shape.inputs == "all"
+
+    @cached_property
+    def _single(self) -> SingleRoot | None:
+        return SingleRoot(self.network, self.profile) if is_linear(self.network) else None
+
+    @torch.inference_mode()
+    def predict(self, hidden: Mapping[str, Tensor], scalars: Tensor, context_length: Tensor) -> Prediction:
+        """Both heads at `N` roots: hidden blocks `[N, d]` by name, `scalars [N, S]`, `context_length [N]`."""
+        prediction: Prediction = self.network(network_inputs(hidden, scalars, context_length, self.profile))
+        return prediction
+
+    def prices(self, action_times: Tensor) -> Tensor:
+        """`action_prices` under the mean efficiency of training; `action_times [..., actions]` of this machine."""
+        return action_prices(self.network.mean_efficiency, action_times)
+
+    def choose(self, features: RootFeatures, prices: NDArray[np.float64], head: Head | None = None) -> int:
+        """The action at one root, as `best_actions`; `prices [actions]` are those of `self.prices`.
+
+        Hidden states are rounded to float16 first, as the data set stores them.
+        """
+        policy, scalars = (head or self.config.default_head) == "policy", features.scalars
+        if self._single is not None:
+            predict = self._single.policy_logits if policy else self._single.efficiency
+            states = [getattr(features, name).numpy() for name in self._single.hidden]
+            predicted = predict(np.concatenate(states), scalars.numpy())
+        else:
+            hidden = {name: torch.from_numpy(as_stored(getattr(features, name).numpy()))[None] for name in HIDDEN}
+            prediction = self.predict(hidden, scalars[None], scalars[None, SCALARS.index("context_length")])
+            predicted = (prediction.policy_logits if policy else prediction.efficiency)[0].numpy()
+        return int(np.argmax(predicted if policy else predicted - prices))
+
+    def check_pair(self, target_fingerprint: str, draft_fingerprint: str) -> None:
+        """Refuse another pair than the one of training."""
+        pairs = {"target": target_fingerprint, "draft": draft_fingerprint}
+        for name, given in pairs.items():
+            expected = getattr(self.config, f"{name}_fingerprint")
+            if given != expected:
+                raise UserError(
+                    f"checkpoint is made for another {name} model (fingerprint {expected}, not {given}): "
+                    f"give the {name} that it was trained with, or train a selector for this pair."
+                )
+
+    def save(self, folder: Path | str, card: str) -> None:
+        """Write the folder, `card` as its README.md; it must not exist yet, or be empty."""
+        folder = Path(folder)
+        refuse_occupied(folder)
+        temporary = folder.with_name(folder.name + ".tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
+        save_file(tensors, temporary / "model.safetensors")
+        write_json(temporary / "config.json", asdict(self.config))
+        write_text(temporary / "README.md", card)
+        if folder.exists():
+            folder.rmdir()
+        os.replace(temporary, folder)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> SelectorCheckpoint:
+        """Read and check a checkpoint folder; the network is on the CPU, in float32."""
+        folder = Path(folder)
+        config = CheckpointConfig.from_dict(read_json(folder / "config.json", REMEDY), folder / "config.json")
+        try:
+            network = SelectorNetwork(config.shape)
+            network.load_state_dict(load_file(folder / "model.safetensors"))
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(f"weights of {str(folder)!r} do not fit ({reason}): {REMEDY}.") from None
+        return cls(network, config)
+
+
+def refuse_occupied(folder: Path) -> None:
+    """A UserError if something lies at `folder` already."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"output folder {str(folder)!r} already holds something: delete it or give another one.")

@@ -1,0 +1,86 @@
+"""The linear model that a selector starts from, in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.model_selection import GroupKFold
+from torch import Tensor
+
+from selector.network.network import Inputs, SelectorNetwork
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+PENALTIES = np.logspace(1, 5, 9)
+FOLDS = 5
+SMALLEST_DEVIATION = 0.02
+
+
+def label_deviation(efficiency: Tensor, standard_error: Tensor, train: Tensor) -> Tensor:
+    """`[N, actions]`: how far a label may lie from a prediction, `sqrt(between roots + own error)`.
+
+    The variance between roots is that of the `train [N]` (bool) roots. A root's own error is averaged with its
+    action's mean error: the error of a few samples is itself noisy, and low where all of them failed early, so
+    that weights from it alone would pull every prediction down.
+    """
+    variance = standard_error.square()
+    typical = variance[train].mean(0)
+    between = (efficiency[train].var(0, correction=0) - typical).clamp(min=SMALLEST_DEVIATION**2)
+    return torch.sqrt(between + (variance + typical) / 2)
+
+
+def fit_linear(
+    network: SelectorNetwork, inputs: Inputs, efficiency: Tensor, deviation: Tensor, times: Tensor, prompts: Tensor
+) -> float:
+    """Fit encoder and linear model on training roots, and return the ridge penalty; see `fit_weights`."""
+    network.encoder.fit(inputs)
+    return fit_weights(network, network.encoder(inputs), efficiency, deviation, times, prompts)
+
+
+def fit_weights(
+    network: SelectorNetwork, encoded: Tensor, efficiency: Tensor, deviation: Tensor, times: Tensor, prompts: Tensor
+) -> float:
+    """Fit the linear model on training roots that are encoded already, and return the ridge penalty.
+
+    Args:
+        encoded: what the encoder makes of the roots, `[N, width]`; a column of zeros gets no weight.
+        efficiency, deviation, times: labels, their uncertainty (see `label_deviation`) and seconds of a step,
+            `[N, actions]`. A root weighs by the inverse of its mean variance.
+        prompts: `[N]`; the penalty with the smallest error on prompts that were left out is taken. Where features
+            tell nothing, that is the largest, and the model predicts little but the mean.
+    """
+    network.mean_efficiency.copy_(efficiency.mean(0))
+    network.prices.copy_(times.mean(0) * (efficiency.mean(0) / times.mean(0)).max())
+    features, labels = encoded.double().numpy(), efficiency.double().numpy()
+    weights = 1 / deviation.double().square().mean(1).numpy()
+    weights /= weights.mean()
+    penalty = _best_penalty(features, labels, weights, prompts.numpy())
+    slopes, constants = _ridge(features, labels, weights, np.array([penalty]))
+    network.set_linear(torch.from_numpy(slopes[0].T), torch.from_numpy(constants[0]))
+    return penalty
+
+
+def _best_penalty(features: Floats, labels: Floats, weights: Floats, prompts: Ints) -> float:
+    folds = min(FOLDS, len(np.unique(prompts)))
+    if folds < 2:
+        return float(PENALTIES[-1])
+    errors = np.zeros(len(PENALTIES))
+    for train, test in GroupKFold(folds).split(features, groups=prompts):
+        slopes, constants = _ridge(features[train], labels[train], weights[train], PENALTIES)
+        for number, (slope, constant) in enumerate(zip(slopes, constants, strict=True)):
+            errors[number] += np.square(features[test] @ slope + constant - labels[test]).mean()
+    return float(PENALTIES[errors.argmin()])
+
+
+def _ridge(features: Floats, labels: Floats, weights: Floats, penalties: Floats) -> tuple[Floats, Floats]:
+    """Slopes `[penalties, features, actions]` and constants `[penalties, actions]` of weighted ridge regressions.
+
+    All penalties share one eigendecomposition, which makes choosing among them nearly free.
+    """
+    centre, mean = (np.average(values, axis=0, weights=weights) for values in (features, labels))
+    scaled = weights[:, None] * (features - centre)
+    strengths, directions = np.linalg.eigh(scaled.T @ (features - centre))
+    found = directions.T @ (scaled.T @ (labels - mean))
+    slopes: Floats = directions @ (found / (strengths[:, None] + penalties[:, None, None]))
+    return slopes, mean - centre @ slopes

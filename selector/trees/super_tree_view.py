@@ -1,0 +1,174 @@
+"""A super-tree read for labels: which paths serve a chain, which branches serve a tree, and what is averaged.
+
+Every action's tree lies many times in one drawing, and any average of them, with weights fixed beforehand, has the
+right mean. A chain is read at each depth along all branches of the earliest trunk position that reaches so deep.
+A tree of `K` branches is read twice at its trunk position: from the first `K` branches, and, in reverse, from the
+last `K`; for `2 K <= Kmax` these share no token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from torch import Tensor
+
+from selector.trees.expansion import Expansion
+from selector.trees.super_tree import SuperTree
+from selector.trees.walk import node_drafts
+from selector.verification.node_distributions import Drafts, NodeLaws
+
+ChildList = tuple[int, tuple[int, ...]]
+"""A node, and child nodes of it, with multiplicity."""
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Unbiased estimates `g_d` of `P(tau >= d)` for one drawing; `E[tau + 1] = 1 + sum_d g_d`.
+
+    Attributes:
+        chain: `g_1 .. g_(L1max + L2max)` of a single path; also of every tree up to its trunk's end.
+        trees: `g_(L1 + 1) .. g_(L1 + L2max)` of `K >= 2` branches below a trunk of `L1`, by `(K, L1)`.
+            They do not change when the tree grows deeper: every `L2` is a prefix sum. A verifier that looks at
+            one branch only has none: its trees are chains.
+    """
+
+    chain: list[float]
+    trees: dict[tuple[int, int], list[float]]
+
+
+class Reading(NamedTuple):
+    """Branches (nodes of each) below `trunk[position]`, in one order; its first `K` are one tree."""
+
+    position: int
+    start: int
+    branches: Sequence[Sequence[int]]
+
+    def levels(self, num_branches: int) -> list[dict[int, tuple[int, ...]]]:
+        """Child nodes, with multiplicity, of each node that is not a leaf, level by level, for the first `K`."""
+        chosen = self.branches[:num_branches]
+        ends, levels = [self.start] * num_branches, []
+        for step in range(len(chosen[0])):
+            level: dict[int, list[int]] = {}
+            for end, branch in zip(ends, chosen, strict=True):
+                level.setdefault(end, []).append(branch[step])
+            levels.append({node: tuple(children) for node, children in level.items()})
+            ends = [branch[step] for branch in chosen]
+        return levels
+
+
+class Nodes:
+    """A trie of drafted tokens, which several super-trees may lie in, and its laws.
+
+    Attributes:
+        laws: target and draft rows, one a node; leaves need none.
+        parents: parent of each node, which stands before it; -1 for a root.
+        tokens: of each node.
+        target, draft: probability of each node's token at its parent (a root: 1).
+    """
+
+    def __init__(self, laws: NodeLaws, parents: Sequence[int], tokens: Sequence[int]) -> None:
+        self.laws, self.parents, self.tokens = laws, parents, tokens
+        below = [node for node, parent in enumerate(parents) if parent >= 0]
+        found = laws.at([parents[node] for node in below], [tokens[node] for node in below])
+        self.target, self.draft = [1.0] * len(parents), [1.0] * len(parents)
+        for node, target, draft in zip(below, *found, strict=True):
+            self.target[node], self.draft[node] = target, draft
+
+
+class Drawing:
+    """A super-tree among such nodes.
+
+    Attributes:
+        trunk, branches: as in `SuperTree`.
+        limits: largest `(K, L1, L2)`.
+        nodes: its own, parents first.
+        laws, parents, tokens, target, draft: as in `Nodes`.
+    """
+
+    def __init__(
+        self, nodes: Nodes, trunk: Sequence[int], branches: Sequence[Sequence[Sequence[int]]], limits: Expansion
+    ) -> None:
+        self.trunk, self.branches, self.limits = trunk, branches, limits
+        self.nodes = sorted({*trunk, *(node for below in branches for branch in below for node in branch)})
+        self.laws, self.parents, self.tokens = nodes.laws, nodes.parents, nodes.tokens
+        self.target, self.draft = nodes.target, nodes.draft
+
+    @classmethod
+    def of(cls, super_tree: SuperTree, target_probs: Tensor, limits: Expansion) -> Drawing:
+        """A super-tree on its own; `target_probs` is `[nodes, vocab]`."""
+        laws = NodeLaws(target_probs, super_tree.draft_probs, super_tree.support)
+        nodes = Nodes(laws, super_tree.topology.parents, super_tree.tokens.tolist())
+        return cls(nodes, super_tree.trunk, super_tree.branches, limits)
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """Two orders at each trunk position."""
+        if self.limits.num_branches < 2 or self.limits.branch_length == 0:
+            return []
+        chosen = [
+            (position, self.branches[position][: self.limits.num_branches])
+            for position in range(self.limits.trunk_length + 1)
+        ]
+        return [Reading(i, self.trunk[i], order) for i, below in chosen for order in (below, below[::-1])]
+
+    @cached_property
+    def trees(self) -> list[tuple[tuple[int, int], list[dict[int, tuple[int, ...]]]]]:
+        """`((K, L1), levels)` of each reading and each `K >= 2`."""
+        counts = range(2, self.limits.num_branches + 1)
+        return [((k, reading.position), reading.levels(k)) for reading in self.readings for k in counts]
+
+    @cached_property
+    def inner_lists(self) -> list[ChildList]:
+        """Drafts below which something else is read: each node alone, as on a chain, and the trees' inner levels."""
+        chains = [(self.parents[node], (node,)) for node in self.nodes[1:]]
+        return list(
+            dict.fromkeys(
+                chains + [item for _, levels in self.trees for level in levels[:-1] for item in level.items()]
+            )
+        )
+
+    @cached_property
+    def end_lists(self) -> list[ChildList]:
+        """Drafts of the trees' last levels."""
+        return list(dict.fromkeys(item for _, levels in self.trees for item in levels[-1].items()))
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Each node that something is drafted below, with each number of drafts."""
+        trees = [
+            (node, len(children)) for _, levels in self.trees for level in levels for node, children in level.items()
+        ]
+        return list(dict.fromkeys(trees + [(node, 1) for nodes in self.chain_nodes for node in nodes]))
+
+    @cached_property
+    def drafts(self) -> dict[ChildList, Drafts]:
+        """All of those lists, as a solver takes them."""
+        return {
+            (node, children): node_drafts(node, children, self.tokens, self.target, self.draft)
+            for node, children in dict.fromkeys(self.inner_lists + self.end_lists)
+        }
+
+    @cached_property
+    def chain_nodes(self) -> list[list[int]]:
+        """For each `d` the nodes at depth `d - 1` that a chain's `g_d` is averaged over, i.i.d. given the trunk."""
+        length, nodes = self.limits.branch_length, []
+        for depth in range(self.limits.max_depth):
+            position = max(0, depth + 1 - length)  # the nodes at `depth` must be inner: leaves have no draft law
+            ends = [branch[depth - position - 1] for branch in self.branches[position]] if depth > position else []
+            nodes.append(ends or [self.trunk[depth]])
+        return nodes
+
+    def average_chain(self, values: dict[int, float]) -> list[float]:
+        """`g_1, g_2, ..` of a chain from each node's contribution to its children's depth."""
+        return [sum(values[node] for node in nodes) / len(nodes) for nodes in self.chain_nodes]
+
+
+def average_trees(estimates: Sequence[tuple[tuple[int, int], list[float]]]) -> dict[tuple[int, int], list[float]]:
+    """Mean over the readings of each `(K, L1)`."""
+    groups: dict[tuple[int, int], list[list[float]]] = {}
+    for key, values in estimates:
+        groups.setdefault(key, []).append(values)
+    return {key: [sum(depth) / len(depth) for depth in zip(*values, strict=True)] for key, values in groups.items()}

@@ -1,0 +1,102 @@
+"""The all-rejected trajectory of Traversal Verification: weights and residuals while drafts are removed one by one.
+
+A rejection leads to one next state only, so the trajectory on which everything before a node was rejected is fixed by
+the tree, and the law of the outcome is a finite sum over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from selector.verification.node_distributions import LARGEST_FACTOR, NodeLaws
+
+
+@dataclass
+class Visit:
+    """A node on the one trajectory that matters, the one on which everything before it was rejected.
+
+    A rejection leads to one next state only, so this trajectory is fixed by the tree.
+
+    Attributes:
+        row: of the node's laws.
+        target, draft: probability of the node's own token in its parent's rows.
+        children: distinct children in order of first appearance.
+        weight: entry weight `w`; 0 is a dead node, with everything below it.
+        factors, masses: `c_i` and `Z(c_i)` after `i` rejected children; `masses` may be one shorter.
+    """
+
+    row: int
+    target: float = 1.0
+    draft: float = 1.0
+    children: list[Visit] = field(default_factory=list)
+    weight: float = 0.0
+    factors: list[float] = field(default_factory=lambda: [0.0])
+    masses: list[float] = field(default_factory=lambda: [1.0])
+
+    @property
+    def slack(self) -> float:
+        """`1 / w - 1`, the mass that a node of weight `w` adds to each of its residuals."""
+        return (1.0 - self.weight) / self.weight
+
+    @property
+    def acceptance(self) -> float:
+        """Probability that the node is accepted once all its children's subtrees were rejected."""
+        if self.weight == 0.0 or not self.children:
+            return self.weight
+        # All mass gone: an alive node (slack 0) gets here through rounding only.
+        total = self.masses[-1] + self.slack
+        return self.masses[-1] / total if total > 0 else 1.0
+
+    def entry_weight(self, step: int, draft_total: float) -> float:
+        """Entry weight of child `step`: `min(1, m_i (p - c_i q)_+ / ((Z(c_i) + slack) q))` at its token."""
+        child = self.children[step]
+        numerator = self.remaining(step, draft_total) * max(0.0, child.target - self.factors[step] * child.draft)
+        denominator = (self.masses[step] + self.slack) * child.draft
+        if numerator >= denominator:
+            return 1.0 if numerator > 0 else 0.0
+        return numerator / denominator
+
+    def next_factor(self, step: int, draft_total: float) -> float:
+        """`c_{i+1} = c_i + (Z(c_i) + slack) / m_i`; no draft mass left (one-hot law) cuts everything drafted."""
+        remaining = self.remaining(step, draft_total)
+        if remaining <= 0:
+            return LARGEST_FACTOR
+        return self.factors[step] + (self.masses[step] + self.slack) / remaining
+
+    def remaining(self, step: int, draft_total: float) -> float:
+        """Draft mass of all tokens but the first `step` distinct children, as a share of the row's sum."""
+        if step == 0:
+            return 1.0
+        drafts = [child.draft for child in self.children]
+        return max(draft_total - sum(drafts[:step]), sum(drafts[step:])) / draft_total
+
+
+def descend(laws: NodeLaws, roots: Sequence[Visit]) -> None:
+    """Fill in weights, factors and masses below `roots` (whose weights are given), level by level.
+
+    One vocabulary pass for each further distinct child on a level, and one at the end for all nodes' last masses.
+    """
+    level, seen = list(roots), []
+    while level:
+        alive = [visit for visit in level if visit.weight > 0 and visit.children]
+        totals = laws.draft_totals(visit.row for visit in alive if len(visit.children) > 1)
+        for step in range(max((len(visit.children) for visit in alive), default=0)):
+            active = [visit for visit in alive if len(visit.children) > step]
+            add_masses(laws, active)
+            for visit in active:
+                total = totals.get(visit.row, 1.0)
+                visit.children[step].weight = visit.entry_weight(step, total)
+                visit.factors.append(visit.next_factor(step, total))
+        seen += alive
+        level = [child for visit in level for child in visit.children]
+    # A node of weight 1 is accepted for sure in its turn: its last mass is not needed.
+    add_masses(laws, [visit for visit in seen if visit.weight < 1])
+
+
+def add_masses(laws: NodeLaws, visits: Sequence[Visit]) -> None:
+    """Append `Z` of the last factor where it is missing."""
+    missing = [visit for visit in visits if len(visit.masses) < len(visit.factors)]
+    masses = laws.positive_mass([visit.row for visit in missing], [visit.factors[-1] for visit in missing])
+    for visit, mass in zip(missing, masses, strict=True):
+        visit.masses.append(mass)

@@ -1,0 +1,241 @@
+"""The command line: one sentence and exit code 2 for bad input, nothing written, help without torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from selector.cli.bench import BENCHES
+from selector.cli.decode import fixed_tree
+from selector.cli.main import PIPE_CLOSED, VERBS, main
+from selector.cli.parser import SECTIONS
+
+CONFIG = Path(__file__).parents[3] / "configs" / "smollm2-135m.yaml"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Standard error of a call that must exit with code 2, in one line."""
+    try:
+        code = main([str(argument) for argument in arguments])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err
+
+
+def changed_config(folder: Path, section: str, **values: object) -> Path:
+    config = yaml.safe_load(CONFIG.read_text())
+    config.setdefault(section, {}).update(values)
+    path = folder / "changed.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_every_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    sections = VERBS[verb].sections or set()
+    for name in sections:
+        assert f"--{name}." in shown
+    for name in set(SECTIONS) - sections:
+        assert f"--{name}." not in shown
+
+
+@pytest.mark.parametrize("kind", BENCHES)
+def test_help_of_every_bench(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", kind, "--help"])
+    assert stop.value.code == 0
+    assert f"usage: ddte bench {kind}" in capsys.readouterr().out
+
+
+def test_help_loads_no_heavy_library() -> None:
+    code = (
+        "import sys\nfrom selector.cli.main import main\n"
+        "try:\n    main(['decode', '--help'])\nexcept SystemExit:\n    pass\n"
+        "assert not {'torch', 'transformers', 'pytorch_lightning'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_misspelt_key_in_the_file_is_named_with_its_neighbour(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed_config(tmp_path, "generate", root_evry=8)
+    error = refused(capsys, "generate", "--config", path, "--out", tmp_path / "data")
+    assert "generate.root_evry" in error
+    assert "'generate.root_every'" in error
+    assert not (tmp_path / "data").exists()
+
+
+def test_wrong_type_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = changed_config(tmp_path, "train", batch_size="many")
+    assert "train.batch_size" in refused(capsys, "generate", "--config", path, "--out", tmp_path / "data")
+
+
+@pytest.mark.parametrize("flag", ["--prom", "--decode.temp", "--decode.max_new"])
+def test_part_of_a_flag_is_not_the_flag(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert flag in refused(capsys, "decode", "--checkpoint", "x", "--prompt", "Hello", flag, "1")
+
+
+def test_paths_in_messages_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    error = refused(capsys, "generate", "--config", "../no/such.yaml", "--out", "x")
+    assert "../no/such.yaml" in error
+    assert not error.endswith("..\n")
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "latin.yaml").write_bytes("pair:\n  target: é\n".encode("latin-1"))
+    assert "UTF-8" in refused(capsys, "generate", "--config", tmp_path / "latin.yaml", "--out", tmp_path / "data")
+
+
+@pytest.mark.parametrize(("verb", "goes_on"), [("generate", True), ("profile", False)])
+def test_only_resumable_verbs_say_that_they_go_on(
+    verb: str, goes_on: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(VERBS, verb, VERBS[verb]._replace(run=interrupted))
+    assert main([verb, "--out", "x"]) == 130
+    error = capsys.readouterr().err
+    assert "interrupted" in error
+    assert ("goes on" in error) == goes_on
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    code = (
+        "import sys\nfrom selector.cli import VERBS, main\n"
+        "def decode(arguments):\n    while True:\n        print('word', flush=True)\n"
+        "VERBS['decode'] = VERBS['decode']._replace(run=decode)\n"
+        "sys.exit(main(['decode', '--checkpoint', 'x', '--prompt', 'y']))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == PIPE_CLOSED
+
+
+def test_flags_after_the_file_win(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["generate", "--config", str(CONFIG), "--generate.seed", "7", "--out", "x", "--print_config"])
+    assert yaml.safe_load(capsys.readouterr().out)["generate"]["seed"] == 7
+
+
+def test_unknown_verb_and_missing_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "decod" in refused(capsys, "decod")
+    assert "checkpoint" in refused(capsys, "decode", "--prompt", "Hello")
+
+
+def test_broken_prompt_line_is_named_by_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    good = '{"id": "a", "task": "t", "source": "s", "licence": "l", "messages": [{"role": "user", "content": "Hi"}]}'
+    prompts.write_text(good + "\n" + good[:40] + "\n")
+    path = changed_config(tmp_path, "generate", prompts=[str(prompts)])
+    for verb in ("generate", "run"):
+        error = refused(capsys, verb, "--config", path, "--out", tmp_path / "out")
+        assert "prompts.jsonl" in error
+        assert "2" in error
+        assert not (tmp_path / "out").exists()
+
+
+def test_folder_of_something_else_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for verb in ("generate", "run"):
+        assert str(tmp_path) in refused(capsys, verb, "--config", CONFIG, "--out", tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_folder_of_another_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from selector.cli.run import claim
+    from selector.config import Config
+
+    claim(Config(**{name: section() for name, section in SECTIONS.items()}), tmp_path / "run")
+    error = refused(capsys, "run", "--config", CONFIG, "--out", tmp_path / "run")
+    assert "action_space.trunk_length" in error
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "named"),
+    [
+        ("generate", {"verifiers": ["traversal"]}, "train.verifiers has 'nss'"),
+        ("train", {"batch_size": 0}, "batch_size is 0"),
+        ("decode", {"top_p": 0.0}, "top_p is 0"),
+        ("decode", {"max_new_tokens": 0}, "decode.max_new_tokens is 0"),
+        ("evaluate", {"bootstrap": 0}, "evaluate.bootstrap is 0"),
+        ("evaluate", {"level": 95.0}, "evaluate.level is 95"),
+        ("pair", {"target": "./no/such/target"}, "pair.target is './no/such/target'"),
+        ("pair", {"draft": "../no-draft"}, "pair.draft is '../no-draft'"),
+    ],
+)
+def test_a_run_refuses_what_a_later_stage_would(
+    section: str, values: dict[str, object], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed_config(tmp_path, section, **values)
+    assert named in refused(capsys, "run", "--config", path, "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_unknown_policy_is_named_with_the_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--checkpoint", tmp_path, "--prompt", "Hello", "--decode.policy"]
+    error = refused(capsys, "decode", *flags, "foo")
+    assert "decode.policy is 'foo': choose auto, policy, regressor or a tree (K, L1, L2)" in error
+    assert fixed_tree("(2, 1, 3)") == (2, 1, 3)
+    assert fixed_tree("auto") is None
+
+
+def test_places_of_results_are_checked_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "report.html").write_text("mine")
+    evaluation = ["evaluate", "--run", tmp_path / "none", "--data", tmp_path / "none", "--out"]
+    for out in ("old", "old/report.html", "old/report.html/new"):
+        assert str(tmp_path / out) in refused(capsys, *evaluation, tmp_path / out)
+    assert "out is" in refused(capsys, "profile", "--out", tmp_path / "old" / "report.html" / "profile.json")
+    assert (tmp_path / "old" / "report.html").read_text() == "mine"
+
+
+def test_no_run_at_all_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "run is []" in refused(capsys, "evaluate", "--run", "[]", "--data", tmp_path, "--out", tmp_path / "new")
+    twice = f"[{tmp_path},{tmp_path}/../{tmp_path.name}]"
+    assert "twice" in refused(capsys, "evaluate", "--run", twice, "--data", tmp_path, "--out", tmp_path / "new")
+
+
+def test_a_profile_makes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from selector.decoding import profiling
+    from selector.engine import huggingface
+    from selector.latency import LatencyProfile
+
+    times = LatencyProfile((1,), (1,), ((0.1,),), ((0.01,),), (0.0,), (0.1,))
+    monkeypatch.setattr(huggingface, "load_pair", lambda pair: None)
+    monkeypatch.setattr(profiling, "measure_profile", lambda pair, **_: times)
+    assert main(["profile", "--out", str(tmp_path / "new" / "folder" / "profile.json")]) == 0
+    assert LatencyProfile.load(tmp_path / "new" / "folder" / "profile.json") == times
+
+
+def test_empty_prompt_and_missing_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "prompt is empty" in refused(capsys, "decode", "--checkpoint", tmp_path, "--prompt", " ")
+    assert str(tmp_path) in refused(capsys, "decode", "--checkpoint", tmp_path, "--prompt", "Hello")
+    one = ("decode", "--checkpoint", tmp_path, "--prompt", "Hello", "--out", tmp_path / "answers.jsonl")
+    assert "it is for --prompts" in refused(capsys, *one)
+
+
+def test_worked_cases(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    cases = Path(__file__).parents[2] / "data" / "verification_examples.json"
+    assert main(["verify", "--cases", str(cases)]) == 0
+    assert "ok" in capsys.readouterr().out
+    (tmp_path / "wrong.json").write_text(cases.read_text().replace('"expected": 2.', '"expected": 2.1', 1))
+    assert main(["verify", "--cases", str(tmp_path / "wrong.json")]) == 1
+    assert "MISS" in capsys.readouterr().out

@@ -115,7 +115,7 @@ def test_only_resumable_verbs_say_that_they_go_on(
 
 def test_a_closed_pipe_is_no_error() -> None:
     code = (
-        "import sys\nfrom selector.cli import VERBS, main\n"
+        "import sys\nfrom selector.cli.main import VERBS, main\n"
         "def decode(arguments):\n    while True:\n        print('word', flush=True)\n"
         "VERBS['decode'] = VERBS['decode']._replace(run=decode)\n"
         "sys.exit(main(['decode', '--checkpoint', 'x', '--prompt', 'y']))"

@@ -62,6 +62,7 @@ def fit_weights(
 
 
 def _best_penalty(features: Floats, labels: Floats, weights: Floats, prompts: Ints) -> float:
+    """The penalty of smallest error in cross-validation by prompt; roots weigh in the error as they do in the fit."""
     folds = min(FOLDS, len(np.unique(prompts)))
     if folds < 2:
         return float(PENALTIES[-1])
@@ -69,7 +70,8 @@ def _best_penalty(features: Floats, labels: Floats, weights: Floats, prompts: In
     for train, test in GroupKFold(folds).split(features, groups=prompts):
         slopes, constants = _ridge(features[train], labels[train], weights[train], PENALTIES)
         for number, (slope, constant) in enumerate(zip(slopes, constants, strict=True)):
-            errors[number] += np.square(features[test] @ slope + constant - labels[test]).mean()
+            squares = np.square(features[test] @ slope + constant - labels[test]).mean(1)
+            errors[number] += np.average(squares, weights=weights[test])
     return float(PENALTIES[errors.argmin()])
 
 

@@ -29,8 +29,9 @@ from selector.network.network import (
     scalar_blocks,
 )
 from selector.network.ridge import fit_weights, label_deviation
-from selector.offline.baselines import Outcome, best_action, play
-from selector.offline.labelled_roots import Ints, build_roots
+from selector.offline.baselines import PolicyResult, best_action, score_policy
+from selector.offline.labelled_roots import build_roots
+from selector.offline.throughput import Ints
 from selector.statistics import (
     Floats,
     Interval,
@@ -124,9 +125,9 @@ class Learner:
         actions = np.empty(len(self.roots), np.int64)
         for fold in whole:
             actions[fold.test.numpy()] = best_action(self.roots.subset(fold.train.numpy()))
-        self.static = play(self.roots, actions, self.roots.times)
+        self.static = score_policy(self.roots, actions, self.roots.times)
 
-    def outcome(self, folds: Sequence[Fold], blocks: Collection[str]) -> Outcome:
+    def outcome(self, folds: Sequence[Fold], blocks: Collection[str]) -> PolicyResult:
         """What the choices from some inputs yield at every root; they pay for choosing."""
         actions = np.empty(len(self.roots), np.int64)
         for fold in folds:
@@ -139,9 +140,9 @@ class Learner:
             with torch.inference_mode():
                 prediction = fold.network(fold.inputs)
             actions[fold.test.numpy()] = best_actions(prediction, self.times[fold.test], "regressor").numpy()
-        return play(self.roots, actions, self.roots.selector_times)
+        return score_policy(self.roots, actions, self.roots.selector_times)
 
-    def ratio(self, outcome: Outcome, counts: Floats, level: float) -> Interval:
+    def ratio(self, outcome: PolicyResult, counts: Floats, level: float) -> Interval:
         """Throughput over that of the static trees; `counts [resamples, prompts]` are the bootstrap's."""
         prompts, count = self.roots.prompts, counts.shape[1]
         seconds = [prompt_sums(played.token_seconds, prompts, count) for played in (outcome, self.static)]

@@ -29,7 +29,7 @@ from selector.evaluation.results import VerifierResult
 from selector.evaluation.selectors import check_fit, selector_outcomes
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
-from selector.offline import baselines as opponents
+from selector.offline import baselines
 from selector.offline.labelled_roots import build_roots
 from selector.statistics import Floats, resample_counts
 
@@ -182,15 +182,15 @@ def _evaluate_verifier(
     counts: Floats,
 ) -> VerifierResult:
     train_roots, roots = (build_roots(data, verifier, profile) for data in (train, test))
-    outcomes = {"plain": opponents.plain_decoding(roots), **opponents.static_opponents(train_roots, roots)}
-    best = opponents.best_action(train_roots)
-    static_rate = opponents.play(train_roots, np.full(len(train_roots), best), train_roots.times).throughput
+    outcomes = {"plain": baselines.plain_decoding(roots), **baselines.static_policies(train_roots, roots)}
+    best = baselines.best_action(train_roots)
+    static_rate = baselines.score_policy(train_roots, np.full(len(train_roots), best), train_roots.times).throughput
     predicted = None
     if checkpoints:
         outcomes |= reference_outcomes(train, test, train_roots, roots, config.seed)
         selected, predicted = selector_outcomes(checkpoints, test, roots)
         outcomes |= selected
-    outcomes |= {"oracle": opponents.oracle(roots), "oracle_in_sample": opponents.oracle_in_sample(roots)}
+    outcomes |= {"oracle": baselines.oracle(roots), "oracle_in_sample": baselines.oracle_in_sample(roots)}
     scores = Scores(verifier, roots, outcomes, counts, config.level)
     if not checkpoints:
         return VerifierResult(scores, static_rate)

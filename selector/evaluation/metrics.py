@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from selector.offline.baselines import Outcome
-from selector.offline.labelled_roots import Roots
+from selector.offline.baselines import PolicyResult
+from selector.offline.labelled_roots import LabelledRoots
 from selector.statistics import Floats, Interval, percentile_interval, prompt_sums, resampled_rates
 
 METRICS = (
@@ -35,8 +35,8 @@ class Scores:
     """
 
     verifier: str
-    roots: Roots
-    outcomes: dict[str, Outcome]
+    roots: LabelledRoots
+    outcomes: dict[str, PolicyResult]
     counts: Floats
     level: float
 

@@ -11,8 +11,9 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from selector.dataset.records import RootDataset
-from selector.offline.baselines import Outcome, best_action, play
-from selector.offline.labelled_roots import Ints, Roots
+from selector.offline.baselines import PolicyResult, best_action, score_policy
+from selector.offline.labelled_roots import LabelledRoots
+from selector.offline.throughput import Ints
 from selector.statistics import Floats
 
 MIN_ROOTS = 20
@@ -23,8 +24,8 @@ ENTROPY_BINS = 5
 
 
 def reference_outcomes(
-    train: RootDataset, test: RootDataset, train_roots: Roots, test_roots: Roots, seed: int
-) -> dict[str, Outcome]:
+    train: RootDataset, test: RootDataset, train_roots: LabelledRoots, test_roots: LabelledRoots, seed: int
+) -> dict[str, PolicyResult]:
     """Ridge regression (on all features, and on the scalars alone), gradient boosting, and an entropy rule.
 
     Regressors predict the label of every action and take the best predicted `E - rate T`, as the network's regressor
@@ -42,10 +43,10 @@ def reference_outcomes(
         column = train.manifest.scalars.index(ENTROPY)
         entropies = [dataset.scalars[:, column].double().numpy() for dataset in (train, test)]
         choices["entropy_heuristic"] = entropy_rule(train_roots, *entropies)
-    return {name: play(test_roots, actions, times) for name, actions in choices.items()}
+    return {name: score_policy(test_roots, actions, times) for name, actions in choices.items()}
 
 
-def entropy_rule(train: Roots, train_entropy: Floats, test_entropy: Floats) -> Ints:
+def entropy_rule(train: LabelledRoots, train_entropy: Floats, test_entropy: Floats) -> Ints:
     """The draft's entropy at the root, cut at training quintiles; the best static action of each fifth."""
     edges = np.quantile(train_entropy, np.linspace(0, 1, ENTROPY_BINS + 1)[1:-1])
     bins, overall = np.digitize(train_entropy, edges), best_action(train)

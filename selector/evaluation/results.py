@@ -10,7 +10,7 @@ from selector.evaluation.ablations import Finding
 from selector.evaluation.calibration import Bin, reliability
 from selector.evaluation.cells import Cell, Losses
 from selector.evaluation.metrics import Scores
-from selector.offline.baselines import play
+from selector.offline.baselines import score_policy
 from selector.statistics import Floats, Interval
 from selector.trees.expansion import ActionSpace, Expansion
 
@@ -71,7 +71,7 @@ class VerifierResult:
         """Throughput over that of the best static tree, run by run (one run a seed), on the same resamples."""
         scores, static = self.scores, self.scores.outcomes["best_static"]
         times, actions = scores.roots.selector_times, scores.outcomes[policy].actions
-        runs = [{"run": play(scores.roots, chosen, times), "best_static": static} for chosen in actions]
+        runs = [{"run": score_policy(scores.roots, chosen, times), "best_static": static} for chosen in actions]
         return [replace(scores, outcomes=outcomes).ratio("run", "best_static") for outcomes in runs]
 
     def calibration(self) -> dict[str, list[Bin]]:

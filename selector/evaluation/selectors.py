@@ -11,8 +11,8 @@ from selector.dataset.records import RootDataset
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint, best_actions
 from selector.network.checkpoint_config import HEADS
-from selector.offline.baselines import Outcome, play
-from selector.offline.labelled_roots import Roots
+from selector.offline.baselines import PolicyResult, score_policy
+from selector.offline.labelled_roots import LabelledRoots
 from selector.statistics import Floats
 
 
@@ -33,8 +33,8 @@ def check_fit(checkpoint: SelectorCheckpoint, dataset: RootDataset) -> None:
 
 
 def selector_outcomes(
-    checkpoints: Sequence[SelectorCheckpoint], dataset: RootDataset, roots: Roots
-) -> tuple[dict[str, Outcome], Floats]:
+    checkpoints: Sequence[SelectorCheckpoint], dataset: RootDataset, roots: LabelledRoots
+) -> tuple[dict[str, PolicyResult], Floats]:
     """Both heads of one verifier's selectors; several checkpoints are seeds, and outcomes their means.
 
     Returns:
@@ -46,5 +46,5 @@ def selector_outcomes(
     outcomes = {}
     for head in HEADS:
         actions = np.stack([best_actions(prediction, times, head).numpy() for prediction in predictions])
-        outcomes[f"selector_{head}"] = play(roots, actions, roots.selector_times)
+        outcomes[f"selector_{head}"] = score_policy(roots, actions, roots.selector_times)
     return outcomes, predictions[0].efficiency.double().numpy()

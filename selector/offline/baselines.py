@@ -1,6 +1,6 @@
-"""What a selector is measured against: plain decoding, the best static trees, and the oracle.
+"""Baselines that a selector is measured against: plain decoding, the best static trees, and the oracle.
 
-Whatever is chosen is chosen on training roots and scored on test roots; `selector.throughput` says how roots add up.
+Whatever is chosen is chosen on training roots and scored on test roots; `throughput` says how roots add up.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selector.offline.labelled_roots import Ints, Mask, Roots
-from selector.offline.throughput import best_actions, throughput, token_seconds
+from selector.offline.labelled_roots import LabelledRoots, Mask
+from selector.offline.throughput import Ints, oracle_actions, throughput, token_seconds
 from selector.statistics import Floats
-from selector.trees.expansion import ActionSpace
+from selector.trees.expansion import ActionSpace, Expansion
+
+SMALL_GAP = 0.01  # of the best static tree's throughput: what choosing itself may cost, see `selector_seconds`
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a policy yields at each test root.
+class PolicyResult:
+    """Tokens and seconds of a policy at each root.
 
     Attributes:
         efficiency: expected tokens of the step, `[roots]`.
@@ -48,30 +50,36 @@ class Outcome:
         return token_seconds(self.efficiency, np.ones_like(self.seconds), self.trajectories)
 
 
-def play(roots: Roots, actions: Ints, times: Floats) -> Outcome:
+def score_policy(roots: LabelledRoots, actions: Ints, times: Floats) -> PolicyResult:
     """Score chosen `actions [roots]` or `[runs, roots]` with the labels of all samples and with `times`."""
     actions = np.atleast_2d(actions)
     rows = np.arange(len(roots))
     efficiency, seconds = roots.efficiency[rows, actions].mean(0), times[rows, actions].mean(0)
-    return Outcome(efficiency, seconds, actions, roots.trajectories)
+    return PolicyResult(efficiency, seconds, actions, roots.trajectories)
 
 
-def plain_decoding(roots: Roots) -> Outcome:
+def plain_decoding(roots: LabelledRoots) -> PolicyResult:
     """One token a target pass."""
     nothing = np.empty((0, len(roots)), dtype=np.int64)
-    return Outcome(np.ones(len(roots)), roots.plain, nothing, roots.trajectories)
+    return PolicyResult(np.ones(len(roots)), roots.plain, nothing, roots.trajectories)
 
 
-def best_action(roots: Roots, allowed: Mask | None = None) -> int:
+def best_action(roots: LabelledRoots, allowed: Mask | None = None) -> int:
     """The action of highest throughput over `roots` when it is always taken, among those `allowed [actions]`."""
     rates = throughput(roots.efficiency, roots.times, roots.trajectories)
     return int(np.argmax(rates if allowed is None else np.where(allowed, rates, -np.inf)))
 
 
-def best_actions_per_setting(train: Roots) -> dict[tuple[float, float], int]:
-    """The best action of each sampling setting that occurs in `train`: the paper's static baseline."""
-    masks = {value: train.settings == index for index, value in enumerate(train.setting_values)}
-    return {value: best_action(train.subset(mask)) for value, mask in masks.items()}
+def best_per_setting(train: LabelledRoots, roots: LabelledRoots) -> Ints:
+    """`[roots]`: the best static action on `train` of each root's sampling setting, the paper's static baseline.
+
+    A setting that no training root has takes the best action of all training roots.
+    """
+    actions = np.full(len(roots), best_action(train))
+    for place in np.unique(train.settings):
+        mine = np.flatnonzero([value == train.setting_values[place] for value in roots.setting_values])
+        actions[np.isin(roots.settings, mine)] = best_action(train.subset(train.settings == place))
+    return actions
 
 
 def chains(space: ActionSpace) -> Mask:
@@ -85,35 +93,66 @@ def root_branching(space: ActionSpace) -> Mask:
     return np.array([e.trunk_length == 0 and e.branch_length <= longest for e in space.expansions])
 
 
-def static_opponents(train: Roots, test: Roots) -> dict[str, Outcome]:
-    """The static policies by name, chosen on `train` and scored on `test`.
-
-    At a setting that training never saw, the best action of that setting is the best one overall.
-    """
-    overall = best_action(train)
-    known = best_actions_per_setting(train)
-    per_setting = np.array([known.get(value, overall) for value in test.setting_values])
+def static_policies(train: LabelledRoots, test: LabelledRoots) -> dict[str, PolicyResult]:
+    """The static policies by name, chosen on `train` and scored on `test`."""
     choices = {
-        "best_static": np.full(len(test), overall),
-        "best_static_per_setting": per_setting[test.settings],
+        "best_static": np.full(len(test), best_action(train)),
+        "best_static_per_setting": best_per_setting(train, test),
         "best_chain": np.full(len(test), best_action(train, chains(train.space))),
         "best_root_branching": np.full(len(test), best_action(train, root_branching(train.space))),
     }
-    return {name: play(test, actions.astype(np.int64), test.times) for name, actions in choices.items()}
+    return {name: score_policy(test, actions, test.times) for name, actions in choices.items()}
 
 
-def oracle(roots: Roots) -> Outcome:
+def oracle(roots: LabelledRoots) -> PolicyResult:
     """The best actions of every trajectory, chosen on one half of the samples and scored on the other, both ways.
 
     Scoring on the samples that chose would reward noise. This way noise costs instead, so with few samples the
     figure is a lower bound of what a perfect selector reaches. It pays no time for choosing.
     """
     rows = np.arange(len(roots))
-    actions = np.stack([best_actions(roots.halves[:, half], roots.times, roots.trajectories) for half in (0, 1)])
+    actions = np.stack([oracle_actions(roots.halves[:, half], roots.times, roots.trajectories) for half in (0, 1)])
     scores = np.stack([roots.halves[rows, 1 - half, actions[half]] for half in (0, 1)])
-    return Outcome(scores.mean(0), roots.times[rows, actions].mean(0), actions, roots.trajectories)
+    return PolicyResult(scores.mean(0), roots.times[rows, actions].mean(0), actions, roots.trajectories)
 
 
-def oracle_in_sample(roots: Roots) -> Outcome:
+def oracle_in_sample(roots: LabelledRoots) -> PolicyResult:
     """The oracle chosen and scored on the same samples: flattered by noise, an upper bound."""
-    return play(roots, best_actions(roots.efficiency, roots.times, roots.trajectories), roots.times)
+    return score_policy(roots, oracle_actions(roots.efficiency, roots.times, roots.trajectories), roots.times)
+
+
+@dataclass(frozen=True)
+class OracleGap:
+    """What a perfect choice per root would gain over the best static action, as shares of its throughput.
+
+    Attributes:
+        best_static: the best static action.
+        throughput: its tokens per second.
+        gap: of the `oracle`, whose choices label noise spoils, so the true gap is larger.
+        optimistic: of `oracle_in_sample`, which label noise flatters.
+    """
+
+    best_static: Expansion
+    throughput: float
+    gap: float
+    optimistic: float
+
+    @property
+    def too_small(self) -> bool:
+        return self.gap < SMALL_GAP
+
+    def sentence(self) -> str:
+        """The gap in plain words."""
+        found = f"the best action a root, chosen on half of the samples, gains {self.gap:+.1%} on the other half"
+        if not self.too_small:
+            return f"{found}: there is something to learn."
+        reason = "more samples a root would tell" if self.optimistic > 2 * SMALL_GAP else "the static action is enough"
+        return f"{found}: too little to learn from these labels (at most {self.optimistic:+.1%}; {reason})."
+
+
+def oracle_gap(roots: LabelledRoots) -> OracleGap:
+    """Measure the gap on `roots`, which also choose the static action; neither side pays for choosing."""
+    best = best_action(roots)
+    static = score_policy(roots, np.full(len(roots), best), roots.times).throughput
+    crossed, same = oracle(roots).throughput, oracle_in_sample(roots).throughput
+    return OracleGap(roots.space.expansions[best], static, crossed / static - 1, same / static - 1)

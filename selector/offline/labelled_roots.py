@@ -1,27 +1,24 @@
-"""The labelled roots of one verifier under one machine's times, as numpy arrays."""
+"""Labels of one verifier joined with one machine's times: the table that policies are scored on, in numpy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from selector.dataset.records import RootDataset
 from selector.latency import LatencyProfile
-from selector.offline.throughput import number_trajectories
+from selector.offline.throughput import Ints
 from selector.statistics import Floats
 from selector.trees.expansion import ActionSpace
 
-Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Roots:
+class LabelledRoots:
     """Roots with one verifier's labels and one profile's times.
 
     Attributes:
@@ -57,28 +54,32 @@ class Roots:
         mean: Floats = self.halves.mean(1)
         return mean
 
-    def subset(self, mask: Mask) -> Roots:
-        """Some of the roots; prompts are numbered anew, so that a bootstrap sees only those that are there."""
-        present, prompts = np.unique(self.prompts[mask], return_inverse=True)
-        trajectories = np.unique(self.trajectories[mask], return_inverse=True)[1]
+    def subset(self, rows: Mask | Ints) -> LabelledRoots:
+        """Some of the roots, by mask or by index.
+
+        Prompts and trajectories are numbered anew, so that a bootstrap sees only those that are there.
+        """
+        present, prompts = np.unique(self.prompts[rows], return_inverse=True)
         names = ("halves", "times", "selector_times", "plain", "tasks", "settings")
         return replace(
             self,
-            **{name: getattr(self, name)[mask] for name in names},
-            prompts=prompts.astype(np.int64),
-            trajectories=trajectories.astype(np.int64),
+            **{name: getattr(self, name)[rows] for name in names},
+            prompts=prompts,
+            trajectories=np.unique(self.trajectories[rows], return_inverse=True)[1],
             prompt_names=tuple(self.prompt_names[index] for index in present),
         )
 
 
-def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) -> Roots:
+def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) -> LabelledRoots:
     """Join labels with the times of `profile`; no model is needed, so any machine's profile will do."""
     space = dataset.manifest.space
     context = dataset.context_length.double()
-    prompt_names, prompts = _indices(dataset.prompt_ids)
-    task_names, tasks = _indices(dataset.tasks)
-    setting_values, settings = _indices([(round(t, 6), round(p, 6)) for t, p in dataset.settings.tolist()])
-    return Roots(
+    prompt_names, prompts = np.unique(dataset.prompt_ids, return_inverse=True)
+    task_names, tasks = np.unique(dataset.tasks, return_inverse=True)
+    pairs = np.round(dataset.settings.double().numpy(), 6)  # stored as float32
+    setting_values, settings = np.unique(pairs, axis=0, return_inverse=True)
+    settings = settings.reshape(-1)
+    return LabelledRoots(
         space=space,
         halves=dataset.efficiency[verifier].double().numpy(),
         times=profile.action_times(context, space).numpy(),
@@ -87,14 +88,8 @@ def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) ->
         prompts=prompts,
         tasks=tasks,
         settings=settings,
-        trajectories=number_trajectories(dataset.prompt_ids, dataset.settings),
-        prompt_names=tuple(prompt_names),
-        task_names=tuple(task_names),
-        setting_values=tuple(setting_values),
+        trajectories=np.unique(prompts * len(setting_values) + settings, return_inverse=True)[1],
+        prompt_names=tuple(prompt_names.tolist()),
+        task_names=tuple(task_names.tolist()),
+        setting_values=tuple((temperature, top_p) for temperature, top_p in setting_values.tolist()),
     )
-
-
-def _indices(values: Sequence[Any]) -> tuple[list[Any], Ints]:
-    names = sorted(set(values))
-    place = {name: index for index, name in enumerate(names)}
-    return names, np.array([place[value] for value in values], dtype=np.int64)

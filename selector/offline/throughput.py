@@ -15,13 +15,11 @@ elsewhere in the trajectory. The largest `E / T` is best only where all of the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from selector.statistics import Floats
+
 Ints = NDArray[np.int64]
 ROUNDS = 8
 
@@ -44,8 +42,9 @@ def throughput(efficiency: Floats, seconds: Floats, trajectories: Ints) -> Float
     return rates
 
 
-def best_actions(efficiency: Floats, seconds: Floats, trajectories: Ints) -> Ints:
-    """`[roots]`: the actions of highest throughput from `[roots, actions]`, by Dinkelbach's iteration.
+def oracle_actions(efficiency: Floats, seconds: Floats, trajectories: Ints) -> Ints:
+    """`[roots]`: the actions of highest throughput from `[roots, actions]`, by Dinkelbach's iteration
+    (Dinkelbach 1967, On nonlinear fractional programming).
 
     Each round takes the largest `E - rate T` and then the rate of what was taken.
     """
@@ -63,10 +62,3 @@ def _sums(values: Floats, trajectories: Ints) -> Floats:
     total = np.zeros((int(trajectories.max()) + 1, *values.shape[1:]))
     np.add.at(total, trajectories, values)
     return total
-
-
-def number_trajectories(prompt_ids: Sequence[str], settings: Any) -> Ints:
-    """`[roots]`: a number for each prompt and sampling setting; `settings [roots, 2]` are temperature and top-p."""
-    names = [(prompt, round(t, 6), round(p, 6)) for prompt, (t, p) in zip(prompt_ids, settings.tolist(), strict=True)]
-    place = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.array([place[name] for name in names], dtype=np.int64)

@@ -1,17 +1,64 @@
-"""Copy a run's selectors out as checkpoint folders."""
+"""Checkpoints of a run: made from trained networks, and copied out as folders that decoding loads."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from selector.artifacts import read_json
+from selector.artifacts import git_revision, read_json, versions
+from selector.dataset.manifest import Manifest
 from selector.errors import UserError
-from selector.network.checkpoint import refuse_occupied
+from selector.network.checkpoint import SelectorCheckpoint, refuse_occupied
+from selector.network.checkpoint_config import HEADS, CheckpointConfig, Head
+from selector.network.network import SelectorNetwork
 from selector.training.card import FIGURE_COLUMNS, model_card
+from selector.training.data import RootDataModule
+from selector.training.module import realised_throughputs
 from selector.training.run_folder import RunFolder
+from selector.training.selection import Model
 
 METRICS_REMEDY = "make it with `ddte evaluate`"
+
+
+def to_checkpoint(
+    network: SelectorNetwork, manifest: Manifest, data: RootDataModule, model: Model
+) -> SelectorCheckpoint:
+    """The checkpoint; the head with the higher throughput on the validation prompts is its default.
+
+    Its metric `learned` is 0 for a network that chooses as the best static action does, `corrected` 1 where the MLP
+    was worth keeping.
+    """
+    realised = realised_throughputs(network.cpu().eval(), data.validation, data.validation_roots)
+    default: Head = max(HEADS, key=lambda head: realised[head])
+    metrics = {f"validation_throughput_{head}": value for head, value in realised.items()}
+    metrics["validation_throughput_static"] = data.static_throughput
+    metrics["validation_ratio_to_static"] = realised[default] / data.static_throughput
+    metrics["learned"] = float(model != "static")
+    metrics["corrected"] = float(model == "mlp")
+    metrics["train_roots"] = float(len(data.train_roots))
+    metrics["validation_roots"] = float(len(data.validation_roots))
+    temperatures, top_ps = zip(*data.train_roots.setting_values, strict=True)  # of validation too
+    config = CheckpointConfig(
+        verifier=data.verifier,
+        shape=network.shape,
+        scalars=list(manifest.scalars),
+        default_head=default,
+        target_fingerprint=manifest.target_fingerprint,
+        draft_fingerprint=manifest.draft_fingerprint,
+        draft_warp=manifest.draft_warp,
+        sampling_range={
+            "temperature": [min(temperatures), max(temperatures)],
+            "top_p": [min(top_ps), max(top_ps)],
+        },
+        profile=asdict(data.profile),
+        best_static=manifest.space.expansions[data.best_static],
+        data_hash=manifest.hash(),
+        metrics=metrics,
+        versions=versions(),
+        git_revision=git_revision(),
+    )
+    return SelectorCheckpoint(network, config)
 
 
 def export(run_folder: Path | str, out_folder: Path | str, metrics: Path | None = None) -> list[Path]:

@@ -17,12 +17,15 @@ from rich.console import Console
 
 from selector.artifacts import content_hash
 from selector.config import TrainConfig
+from selector.dataset.manifest import Manifest
 from selector.dataset.records import RootDataset
 from selector.latency import LatencyProfile
-from selector.offline.training_baselines import oracle_gap
+from selector.network.network import NetworkShape
+from selector.offline.baselines import oracle_gap
+from selector.offline.labelled_roots import build_roots
 from selector.training.card import model_card
 from selector.training.data import RootDataModule
-from selector.training.finish import finished_selector, network_shape
+from selector.training.export import to_checkpoint
 from selector.training.loggers import build_loggers
 from selector.training.module import MONITOR, SelectorModule
 from selector.training.preflight import check_config
@@ -52,14 +55,14 @@ def train(
     check_config(config)
     dataset = RootDataset.load(dataset_folder)
     check_config(config, dataset.manifest)
-    splits = split_prompts(dataset, config)
-    run = open_run(Path(run_folder), config, dataset.manifest, profile, splits)
+    run = open_run(Path(run_folder), config, dataset.manifest, profile, split_prompts(dataset, config))
+    splits = run.splits  # a run that goes on keeps those of its start
     seen = dataset.subset(splits.rows(dataset, "train") + splits.rows(dataset, "validation"))
-    print_gaps(console, {verifier: oracle_gap(seen, verifier, profile) for verifier in config.verifiers})
+    print_gaps(console, {verifier: oracle_gap(build_roots(seen, verifier, profile)) for verifier in config.verifiers})
     for verifier in config.verifiers:
         if not run.is_done(verifier):
             data = RootDataModule(dataset, verifier, profile, splits, config)
-            _train_one(run, dataset, data, config, console)
+            _train_one(run, dataset.manifest, data, config, console)
     if _leads():
         print_results(console, {verifier: run.selector(verifier).config for verifier in config.verifiers})
     return run
@@ -70,21 +73,33 @@ def _leads() -> bool:
     return getattr(rank_zero_only, "rank", 0) == 0
 
 
-def _train_one(
-    run: RunFolder, dataset: RootDataset, data: RootDataModule, config: TrainConfig, console: Console
-) -> None:
+def _train_one(run: RunFolder, manifest: Manifest, data: RootDataModule, config: TrainConfig, console: Console) -> None:
     pl.seed_everything(config.seed, workers=True, verbose=False)
-    shape, folder = network_shape(dataset, config), run.verifier_folder(data.verifier)
-    module = SelectorModule(shape, config)
-    module.fit_statistics(data.train_roots.batch)
+    folder = run.verifier_folder(data.verifier)
+    module = SelectorModule(network_shape(manifest, config), config)
+    module.fit_statistics(data)
     network = copy.deepcopy(module.network)
     folder.mkdir(exist_ok=True)
     _fit(module, data, folder, config, console)
     module.load_state_dict(read_state(folder / "best.ckpt", module)["state_dict"])
-    kept = keep_best(network, module.network.state_dict(), data)
-    checkpoint = finished_selector(network, dataset, data, kept)
+    model = keep_best(network, module.network.state_dict(), data)
+    checkpoint = to_checkpoint(network, manifest, data, model)
     if _leads():
         checkpoint.save(run.selector_folder(data.verifier), model_card(checkpoint.config))
+
+
+def network_shape(manifest: Manifest, config: TrainConfig) -> NetworkShape:
+    """The shape that fits the data set."""
+    return NetworkShape(
+        target_hidden=manifest.hidden_sizes["target"],
+        draft_hidden=manifest.hidden_sizes["draft"],
+        num_scalars=len(manifest.scalars),
+        action_space=manifest.action_space,
+        components=config.components,
+        hidden_sizes=config.hidden_sizes,
+        dropout=config.dropout,
+        inputs=config.inputs,
+    )
 
 
 def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: TrainConfig, console: Console) -> None:

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from selector.network.checkpoint_config import CheckpointConfig
-from selector.offline.training_baselines import OracleGap
+from selector.offline.baselines import OracleGap
 from selector.training.data import RootDataModule
 from selector.training.module import MONITOR
 

@@ -1,70 +1,69 @@
-"""Which network is kept: static, linear or trained, by what validation prompts say."""
+"""Model choice on validation prompts: static tree, ridge model, or the MLP that corrects it."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from selector.network.checkpoint import best_actions
 from selector.network.checkpoint_config import HEADS
 from selector.network.network import SelectorNetwork
-from selector.offline.training_baselines import throughput_of
-from selector.training.data import Batch, RootDataModule
+from selector.offline.baselines import score_policy
+from selector.offline.labelled_roots import LabelledRoots
+from selector.offline.throughput import Ints
+from selector.statistics import prompt_sums
+from selector.training.data import RootDataModule
 
-Kept = Literal["static", "linear", "trained"]
-TRAINED_ERRORS = 2.0
+Model = Literal["static", "ridge", "mlp"]
+MLP_ERRORS = 2.0
 
 
-def keep_best(network: SelectorNetwork, trained: dict[str, Any], data: RootDataModule) -> Kept:
-    """Leave in `network`, which holds the linear model, what is best, and return which that is.
+def keep_best(network: SelectorNetwork, trained: dict[str, Any], data: RootDataModule) -> Model:
+    """Leave in `network`, which holds the ridge model, what is best, and return which that is.
 
-    The linear model must beat choosing as the best static action does; its penalty shrinks it where features tell
+    The ridge model must beat choosing as the best static action does; its penalty shrinks it where features tell
     nothing, so that asking for a standard error too would throw away more than it saves. The best of many epochs
     always looks better than where it started, so `trained` must gain more than two standard errors over the
     validation prompts.
     """
-    validation = data.validation_roots.batch
-    linear = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    ridge = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     network.set_linear(torch.zeros_like(network.linear_weight), network.mean_efficiency)
     static = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    kept: Kept = "static"
-    state, reference = static, _best_choices(network, static, validation)
-    candidates: list[tuple[Kept, dict[str, Any], float]] = [
-        ("linear", linear, 0.0),
-        ("trained", trained, TRAINED_ERRORS),
-    ]
+    kept: Model = "static"
+    state, reference = static, _best_choices(network, static, data)
+    candidates: list[tuple[Model, dict[str, Any], float]] = [("ridge", ridge, 0.0), ("mlp", trained, MLP_ERRORS)]
     for name, candidate, errors in candidates:
-        choices = _best_choices(network, candidate, validation)
-        gain, error = gain_over(choices, reference, validation)
+        choices = _best_choices(network, candidate, data)
+        gain, error = gain_over(choices, reference, data.validation_roots)
         if gain > errors * error:
             kept, state, reference = name, candidate, choices
     network.load_state_dict(state)
-    if kept != "trained":
+    if kept != "mlp":
         for parameter in network.body.parameters():  # its output layers are zero: random numbers that say nothing
             nn.init.zeros_(parameter)
     return kept
 
 
 @torch.no_grad()
-def _best_choices(network: SelectorNetwork, state: dict[str, Any], batch: Batch) -> Tensor:
-    """`[N]`: choices of the better head."""
+def _best_choices(network: SelectorNetwork, state: dict[str, Any], data: RootDataModule) -> Ints:
+    """`[roots]`: choices of the better head at the validation roots."""
     network.load_state_dict(state)
-    prediction = network.eval()(batch.inputs)
-    choices = [best_actions(prediction, batch.times, head) for head in HEADS]
-    return max(choices, key=lambda actions: throughput_of(actions, batch.efficiency, batch.times, batch.trajectories))
+    prediction, roots = network.eval()(data.validation.inputs), data.validation_roots
+    choices = [best_actions(prediction, data.validation.times, head).numpy() for head in HEADS]
+    return max(choices, key=lambda actions: score_policy(roots, actions, roots.selector_times).throughput)
 
 
-def gain_over(actions: Tensor, reference: Tensor, batch: Batch) -> tuple[float, float]:
-    """Tokens that `actions [N]` gain over `reference [N]` in equal time, and the standard error over prompts.
+def gain_over(actions: Ints, reference: Ints, roots: LabelledRoots) -> tuple[float, float]:
+    """Tokens that `actions [roots]` gain over `reference [roots]` in equal time, and the standard error over prompts.
 
     To first order in the difference: `sum (tokens - rate * seconds)`, with the rate of the reference.
     """
-    rate = throughput_of(reference, batch.efficiency, batch.times, batch.trajectories)
-    value = batch.efficiency.double() - rate * batch.times.double()
-    difference = (value.gather(1, actions[:, None]) - value.gather(1, reference[:, None]))[:, 0]
-    present, prompts = torch.unique(batch.prompts, return_inverse=True)
-    totals = torch.zeros(len(present), dtype=torch.float64).index_add(0, prompts, difference)
-    spread = float(totals.std()) if len(present) > 1 else float("inf")
-    return float(totals.sum()), spread * len(present) ** 0.5
+    rows, count = np.arange(len(roots)), len(roots.prompt_names)
+    rate = score_policy(roots, reference, roots.selector_times).throughput
+    value = roots.efficiency - rate * roots.selector_times
+    totals = prompt_sums(value[rows, actions] - value[rows, reference], roots.prompts, count)
+    spread = float(totals.std(ddof=1)) if count > 1 else float("inf")
+    return float(totals.sum()), spread * count**0.5

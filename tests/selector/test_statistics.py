@@ -5,7 +5,7 @@ import pytest
 
 from selector.evaluation.metrics import Scores
 from selector.latency import LatencyProfile
-from selector.offline.baselines import oracle, plain_decoding, play, static_opponents
+from selector.offline.baselines import oracle, plain_decoding, score_policy, static_policies
 from selector.offline.labelled_roots import build_roots
 from selector.statistics import percentile_interval, prompt_sums, resample_counts, resampled_rates
 from tests.support.evaluation_worlds import make_dataset
@@ -36,7 +36,7 @@ def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 
 def test_a_policy_against_itself_has_no_spread(profile: LatencyProfile) -> None:
     roots = build_roots(make_dataset(noise=0.2), "specinfer", profile)
-    outcomes = {"plain": plain_decoding(roots), "best_static": play(roots, np.full(len(roots), 4), roots.times)}
+    outcomes = {"plain": plain_decoding(roots), "best_static": score_policy(roots, np.full(len(roots), 4), roots.times)}
     scores = Scores("specinfer", roots, outcomes, resample_counts(24, 100, 0), 0.95)
     assert scores.ratio("best_static", "best_static") == pytest.approx((1.0, 1.0, 1.0))
     spread = scores.throughput("best_static")
@@ -45,7 +45,7 @@ def test_a_policy_against_itself_has_no_spread(profile: LatencyProfile) -> None:
 
 def test_gap_recovered_is_0_for_the_static_tree_and_1_for_the_oracle(profile: LatencyProfile) -> None:
     roots = build_roots(make_dataset(), "specinfer", profile)
-    outcomes = {"plain": plain_decoding(roots), **static_opponents(roots, roots), "oracle": oracle(roots)}
+    outcomes = {"plain": plain_decoding(roots), **static_policies(roots, roots), "oracle": oracle(roots)}
     scores = Scores("specinfer", roots, outcomes, resample_counts(24, 200, 0), 0.95)
     assert scores.gap_recovered("best_static") == pytest.approx((0.0, 0.0, 0.0))
     assert scores.gap_recovered("oracle") == pytest.approx((1.0, 1.0, 1.0))

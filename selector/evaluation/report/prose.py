@@ -7,9 +7,9 @@ from statistics import stdev
 
 from selector.evaluation.results import VerifierResult
 from selector.network.checkpoint import SelectorCheckpoint
+from selector.offline.baselines import SMALL_GAP
 from selector.statistics import Interval
 
-SMALL_GAP = 0.01
 LABELS = {
     "plain": "plain decoding",
     "best_static": "best static",
@@ -170,7 +170,7 @@ def oracle_sentence(result: VerifierResult) -> str:
     if gap.low is None or gap.low <= 1:
         return text + " These labels do not show a gap to learn from: take more samples a root or more prompts."
     if gap.value is not None and gap.value < 1 + SMALL_GAP:
-        return text + " That gap is real but under 1%: too small to be worth a selector."
+        return text + f" That gap is real but under {SMALL_GAP:.0%}: too small to be worth a selector."
     return text
 
 

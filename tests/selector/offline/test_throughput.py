@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from selector.offline.throughput import best_actions, number_trajectories, throughput, token_seconds
+from selector.offline.labelled_roots import build_roots
+from selector.offline.throughput import oracle_actions, throughput, token_seconds
+from tests.support.evaluation_worlds import make_dataset, make_profile
 
 
 def played(lengths: np.ndarray, seconds: np.ndarray) -> float:
@@ -48,8 +50,8 @@ def test_best_actions_weigh_time_by_the_rate():
     efficiency, seconds = np.full((10, 2), 4.0), np.ones((10, 2))
     efficiency[0], seconds[0] = [1.0, 2.1], [1.0, 2.0]
     together = np.zeros(10, dtype=np.int64)
-    assert best_actions(efficiency, seconds, together)[0] == 0, "the second costs time that yields 4 elsewhere"
-    assert best_actions(efficiency, seconds, np.arange(10))[0] == 1, "alone, 2.1 in 2 s is the faster one"
+    assert oracle_actions(efficiency, seconds, together)[0] == 0, "the second costs time that yields 4 elsewhere"
+    assert oracle_actions(efficiency, seconds, np.arange(10))[0] == 1, "alone, 2.1 in 2 s is the faster one"
 
 
 def test_best_actions_are_best():
@@ -58,10 +60,12 @@ def test_best_actions_are_best():
     together, rows = np.zeros(6, dtype=np.int64), np.arange(6)
     all_choices = np.stack(np.meshgrid(*[range(3)] * 6), -1).reshape(-1, 6)
     rates = [efficiency[rows, choice].sum() / seconds[rows, choice].sum() for choice in all_choices]
-    chosen = best_actions(efficiency, seconds, together)
+    chosen = oracle_actions(efficiency, seconds, together)
     assert efficiency[rows, chosen].sum() / seconds[rows, chosen].sum() == pytest.approx(max(rates))
 
 
 def test_trajectories_are_prompts_at_settings():
-    settings = torch.tensor([[0.2, 1.0], [0.2, 1.0], [1.0, 1.0], [0.2, 1.0]])
-    assert number_trajectories(["a", "a", "a", "b"], settings).tolist() == [0, 0, 1, 2]
+    dataset = make_dataset(prompts=1, roots=4)
+    dataset.prompt_ids = ["a", "a", "a", "b"]
+    dataset.settings = torch.tensor([[0.2, 1.0], [0.2, 1.0], [1.0, 1.0], [0.2, 1.0]])
+    assert build_roots(dataset, "specinfer", make_profile()).trajectories.tolist() == [0, 0, 1, 2]

@@ -4,6 +4,7 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -13,8 +14,7 @@ from selector.dataset.records import RootDataset
 from selector.errors import UserError
 from selector.features import SCALARS
 from selector.network.checkpoint import best_actions
-from selector.offline.throughput import best_actions as best_steps
-from selector.offline.training_baselines import best_action, throughput_of
+from selector.offline.throughput import oracle_actions, throughput
 from selector.training.fit import train
 from selector.training.loggers import read_curve
 from selector.training.module import SelectorModule
@@ -47,14 +47,12 @@ def throughput_on_fresh_roots(run, head: str | None, informative: bool = True) -
     selector = run.selector("naive")
     prediction = selector.predict(dict(zip(blocks, hidden.split((6, 4, 4), 1), strict=True)), scalars, context)
     choices = best_actions(prediction, times, head or selector.config.default_head)
-    always = torch.full((2000,), best_action(truth, static_times, torch.zeros(2000, dtype=torch.int64)))
-    one_text = torch.zeros(2000, dtype=torch.int64)
-    perfect = torch.from_numpy(best_steps(truth.double().numpy(), times.numpy(), one_text.numpy()))
-    return (
-        throughput_of(choices, truth, times, one_text),
-        throughput_of(always, truth, static_times, one_text),
-        throughput_of(perfect, truth, times, one_text),
+    tokens, one_text, rows = truth.double().numpy(), np.zeros(2000, dtype=np.int64), np.arange(2000)
+    chosen, perfect = (
+        float(throughput(tokens[rows, actions], times.numpy()[rows, actions], one_text))
+        for actions in (choices.numpy(), oracle_actions(tokens, times.numpy(), one_text))
     )
+    return chosen, float(throughput(tokens, static_times.numpy(), one_text).max()), perfect
 
 
 @pytest.mark.parametrize("head", ["policy", "regressor"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from selector.network.ridge import label_deviation
-from selector.training.objectives import policy_loss, regressor_loss
+from selector.training.module import policy_loss, regressor_loss
 
 EFFICIENCY = torch.tensor([[1.0, 2.0], [1.0, 4.0], [1.0, 1.0]])
 TIMES = torch.tensor([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])

@@ -6,13 +6,14 @@ functions of per-prompt sums, hence one matrix product draws every resample of e
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 MIN_VALID_SHARE = 0.975
+Verdict = Literal["gain", "loss", "no difference shown"]
 
 
 class Interval(NamedTuple):
@@ -21,6 +22,23 @@ class Interval(NamedTuple):
     value: float | None
     low: float | None
     high: float | None
+
+    def __format__(self, spec: str) -> str:
+        """`f"{interval:.3f}"` is `1.234 [1.200, 1.268]`; a dash where it is undefined."""
+        value, low, high = (as_text(part, spec) for part in self)
+        return value if self.low is None else f"{value} [{low}, {high}]"
+
+    @property
+    def verdict(self) -> Verdict:
+        """On a ratio: `gain` or `loss` where the whole interval lies on one side of 1."""
+        if self.low is not None and self.low > 1:
+            return "gain"
+        return "loss" if self.high is not None and self.high < 1 else "no difference shown"
+
+
+def as_text(value: float | None, spec: str) -> str:
+    """A number for people; a dash where it is undefined."""
+    return "–" if value is None else format(value, spec).replace("-", "−")
 
 
 def prompt_sums(values: Floats, prompts: NDArray[np.int64], num_prompts: int) -> Floats:
@@ -35,12 +53,12 @@ def resample_counts(num_prompts: int, resamples: int, seed: int) -> Floats:
 
 
 def resampled_rates(tokens: Floats, costs: Floats, counts: Floats) -> Floats:
-    """Tokens per cost of each resample and policy, `[resamples, policies]`.
+    """Tokens per cost of each resample and policy, `[resamples, policies]`, from sums by prompt.
 
-    `tokens [prompts]` are the roots of a prompt, each for one token; `costs [prompts, policies]` sum their seconds
-    (or steps) a token.
+    `costs [prompts, policies]` are seconds or steps; `tokens [prompts, policies]`, or `[prompts, 1]` where all
+    policies make the same tokens.
     """
-    rates: Floats = (counts @ tokens)[:, None] / (counts @ costs)
+    rates: Floats = (counts @ tokens) / (counts @ costs)
     return rates
 
 

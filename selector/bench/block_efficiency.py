@@ -15,7 +15,6 @@ import numpy as np
 from selector.config import EvaluateConfig
 from selector.dataset.records import RootDataset
 from selector.errors import UserError
-from selector.evaluation.report.prose import with_interval
 from selector.statistics import Floats, Interval, percentile_interval, prompt_sums, resample_counts
 from selector.trees.expansion import Expansion
 
@@ -74,11 +73,11 @@ def markdown(means: Sequence[Mean], dataset: RootDataset, config: EvaluateConfig
         f"Tokens a step, mean over {len(dataset):,} roots of {prompts:,} prompts; {config.level:.0%} intervals over "
         f"prompts ({config.bootstrap:,} resamples).",
         "",
-        *_table(means, [_bold(mean, with_interval(mean.efficiency, 2)) for mean in means]),
+        *_table(means, [_bold(mean, f"{mean.efficiency:.2f}") for mean in means]),
         "",
         "Difference to the best verifier with the same tree, paired:",
         "",
-        *_table(means, ["–" if _is_best(mean) else with_interval(mean.to_best, 3) for mean in means]),
+        *_table(means, ["–" if _is_best(mean) else f"{mean.to_best:.3f}" for mean in means]),
         "",
         *_leaders(means),
     ]

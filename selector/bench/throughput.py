@@ -15,6 +15,7 @@ from selector.decoding.stats import DecodeStats
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair
 from selector.engine.reference_generate import assistant, transformers_generate
+from selector.statistics import Interval, percentile_interval, prompt_sums, resample_counts, resampled_rates
 
 PLAIN, ASSISTED = "plain", "assisted"
 WARM_UP_TOKENS = 8
@@ -175,35 +176,22 @@ def _row(arm: Arm, plain: Arm, greedy: set[int], resamples: int, level: float, s
     }
 
 
-def _ratio(
-    arm: Arm, other: Arm, resamples: int, level: float, seed: int
-) -> tuple[float, float, float] | tuple[None, None, None]:
-    """Rate over the other's rate with its interval, on the runs that both finished; None where there are none."""
+def _ratio(arm: Arm, other: Arm, resamples: int, level: float, seed: int) -> Interval:
+    """Rate over the other's rate, paired by prompt with all its settings, on the runs that both finished."""
     common = sorted(arm.tokens.keys() & other.tokens.keys())
     own_rate, other_rate = _rate(arm, common), _rate(other, common)
     if own_rate is None or other_rate is None:
-        return None, None, None
-    return (own_rate / other_rate, *_interval(arm, other, common, resamples, level, seed))
+        return Interval(None, None, None)
+    names, prompts = np.unique([prompt for prompt, _ in common], return_inverse=True)
+    tokens, seconds = (
+        np.stack([prompt_sums(np.array([table[key] for key in common], float), prompts, len(names))
+                  for table in tables], 1)
+        for tables in ((arm.tokens, other.tokens), (arm.seconds, other.seconds))
+    )  # fmt: skip
+    draws = resampled_rates(tokens, seconds, resample_counts(len(names), resamples, seed))
+    return percentile_interval(own_rate / other_rate, draws[:, 0] / draws[:, 1], level)
 
 
 def _rate(arm: Arm, keys: Sequence[tuple[int, int]]) -> float | None:
     seconds = sum(arm.seconds[key] for key in keys)
     return sum(arm.tokens[key] for key in keys) / seconds if seconds else None
-
-
-def _interval(
-    arm: Arm, other: Arm, keys: Sequence[tuple[int, int]], resamples: int, level: float, seed: int
-) -> tuple[float, float]:
-    """Percentile interval of the ratio of rates; prompts are resampled with all their settings, for both arms alike."""
-    prompts = sorted({prompt for prompt, _ in keys})
-    place = {prompt: row for row, prompt in enumerate(prompts)}
-    sums = np.zeros((len(prompts), 4))
-    for key in keys:
-        sums[place[key[0]]] += [arm.tokens[key], arm.seconds[key], other.tokens[key], other.seconds[key]]
-    counts = np.random.default_rng(seed).multinomial(
-        len(prompts), np.full(len(prompts), 1 / len(prompts)), size=resamples
-    )
-    own_tokens, own_seconds, other_tokens, other_seconds = (counts @ sums).T
-    ratios = (own_tokens / own_seconds) / (other_tokens / other_seconds)
-    low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)

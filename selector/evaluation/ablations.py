@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from selector.dataset.records import RootDataset
+from selector.evaluation.metrics import Scores
 from selector.features import HIDDEN
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import best_actions, network_inputs
@@ -32,14 +33,7 @@ from selector.network.ridge import fit_weights, label_deviation
 from selector.offline.baselines import PolicyResult, best_action, score_policy
 from selector.offline.labelled_roots import build_roots
 from selector.offline.throughput import Ints
-from selector.statistics import (
-    Floats,
-    Interval,
-    percentile_interval,
-    prompt_sums,
-    resample_counts,
-    resampled_rates,
-)
+from selector.statistics import Floats, Interval, resample_counts
 
 FOLDS = 5
 FEWEST_PROMPTS = 10
@@ -119,7 +113,7 @@ class Learner:
 
     def __init__(self, dataset: RootDataset, verifier: str, profile: LatencyProfile, whole: Sequence[Fold]) -> None:
         """The best static trees that it is compared with are chosen on all training prompts of a fold."""
-        self.roots = build_roots(dataset, verifier, profile)
+        self.verifier, self.roots = verifier, build_roots(dataset, verifier, profile)
         self.labels, self.errors = dataset.mean_efficiency(verifier), dataset.standard_error[verifier]
         self.times, self.prompts = torch.from_numpy(self.roots.selector_times), torch.from_numpy(self.roots.prompts)
         actions = np.empty(len(self.roots), np.int64)
@@ -144,11 +138,8 @@ class Learner:
 
     def ratio(self, outcome: PolicyResult, counts: Floats, level: float) -> Interval:
         """Throughput over that of the static trees; `counts [resamples, prompts]` are the bootstrap's."""
-        prompts, count = self.roots.prompts, counts.shape[1]
-        seconds = [prompt_sums(played.token_seconds, prompts, count) for played in (outcome, self.static)]
-        tokens = prompt_sums(np.ones(len(prompts)), prompts, count)
-        draws = resampled_rates(tokens, np.stack(seconds, 1), counts)
-        return percentile_interval(outcome.throughput / self.static.throughput, draws[:, 0] / draws[:, 1], level)
+        outcomes = {"learner": outcome, "best_static": self.static}
+        return Scores(self.verifier, self.roots, outcomes, counts, level).ratio("learner", "best_static")
 
 
 def study(

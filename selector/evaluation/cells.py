@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from selector.evaluation.metrics import Scores
-from selector.statistics import Floats, Interval, percentile_interval, prompt_sums, resample_counts
+from selector.offline.baselines import PolicyResult
+from selector.offline.labelled_roots import Mask
+from selector.statistics import Interval, prompt_sums, resample_counts
 
 MIN_INTERVAL_PROMPTS = 4
 LOSS = 0.995
@@ -36,26 +37,24 @@ def cell_table(scores: Scores, policy: str, baseline: str = "best_static", seed:
             mask = (roots.tasks == task) & (roots.settings == setting)
             if not mask.any():
                 continue
-            present, prompts = np.unique(roots.prompts[mask], return_inverse=True)
-            sums = [
-                prompt_sums(scores.outcomes[name].token_seconds[mask], prompts, len(present))
-                for name in (policy, baseline)
-            ]
-            ratio = _ratio(sums, len(scores.counts), seed, scores.level)
-            cell = Cell(roots.task_names[task], roots.setting_values[setting], ratio, len(present), int(mask.sum()))
-            table.append(cell)
+            part = _part(scores, mask, (policy, baseline), seed)
+            ratio, num_prompts = part.ratio(policy, baseline), len(part.roots.prompt_names)
+            if num_prompts < MIN_INTERVAL_PROMPTS:
+                ratio = Interval(ratio.value, None, None)
+            names = roots.task_names[task], roots.setting_values[setting]
+            table.append(Cell(*names, ratio, num_prompts, len(part.roots)))
     return table
 
 
-def _ratio(sums: list[Floats], resamples: int, seed: int, level: float) -> Interval:
-    """Ratio of throughputs from both policies' seconds by prompt."""
-    seconds, base_seconds = (values.sum() for values in sums)
-    value = float(base_seconds / seconds)
-    if len(sums[0]) < MIN_INTERVAL_PROMPTS:
-        return Interval(value, None, None)
-    counts = resample_counts(len(sums[0]), resamples, seed)
-    seconds, base_seconds = (counts @ values for values in sums)
-    return percentile_interval(value, base_seconds / seconds, level)
+def _part(scores: Scores, mask: Mask, policies: Sequence[str], seed: int) -> Scores:
+    """Some policies on some roots, whole trajectories, with resamples of the prompts that these are of."""
+    roots = scores.roots.subset(mask)
+    outcomes = {
+        name: PolicyResult(played.efficiency[mask], played.seconds[mask], played.actions[:, mask], roots.trajectories)
+        for name, played in scores.outcomes.items() if name in policies
+    }  # fmt: skip
+    counts = resample_counts(len(roots.prompt_names), len(scores.counts), seed)
+    return Scores(scores.verifier, roots, outcomes, counts, scores.level)
 
 
 class Losses(NamedTuple):

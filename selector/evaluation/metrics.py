@@ -74,7 +74,7 @@ class Scores:
 
     @property
     def _tokens(self) -> Floats:
-        return self._sums(np.ones(len(self.roots)))
+        return self._sums(np.ones(len(self.roots)))[:, None]
 
     def _sums(self, values: Floats) -> Floats:
         return prompt_sums(values, self.roots.prompts, len(self.roots.prompt_names))

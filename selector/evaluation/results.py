@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from selector.evaluation.ablations import Finding
-from selector.evaluation.calibration import Bin, reliability
 from selector.evaluation.cells import Cell, Losses
 from selector.evaluation.metrics import Scores
 from selector.offline.baselines import score_policy
@@ -84,3 +84,22 @@ class VerifierResult:
             "all actions": reliability(self.predicted, labels),
             "chosen actions": reliability(self.predicted[rows, chosen], labels[rows, chosen]),
         }
+
+
+class Bin(NamedTuple):
+    """Roots and actions of similar prediction: means of prediction and label, and how many they are."""
+
+    predicted: float
+    observed: float
+    size: int
+
+
+def reliability(predicted: Floats, observed: Floats, bins: int = 10) -> list[Bin]:
+    """Cut at the deciles of `predicted`; arrays of any equal shape. Fewer bins where predictions coincide."""
+    predicted, observed = predicted.ravel(), observed.ravel()
+    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, bins + 1)[1:-1]))
+    place = np.digitize(predicted, edges)
+    return [
+        Bin(float(predicted[place == b].mean()), float(observed[place == b].mean()), int((place == b).sum()))
+        for b in np.unique(place)
+    ]

@@ -26,7 +26,7 @@ def test_resamples_hold_as_many_prompts() -> None:
 def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     rng, truth, hits = np.random.default_rng(0), 1 / 0.02, 0
     for trial in range(200):
-        tokens = np.full(40, 8.0)
+        tokens = np.full((40, 1), 8.0)
         seconds = 8 * (0.01 + rng.gamma(2.0, 0.005, (40, 1)))
         draws = resampled_rates(tokens, seconds, resample_counts(40, 400, seed=trial))[:, 0]
         interval = percentile_interval(float(tokens.sum() / seconds.sum()), draws, 0.95)

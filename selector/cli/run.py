@@ -24,9 +24,9 @@ from selector.decoding.decoder import Decoder
 from selector.decoding.profiling import measure_profile
 from selector.engine.huggingface import Pair, check_folder, load_pair
 from selector.errors import UserError
-from selector.evaluation.console import print_rows
 from selector.evaluation.evaluate import check_config as check_evaluate
 from selector.evaluation.evaluate import evaluate
+from selector.evaluation.report.prose import answer
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.training.export import export
@@ -95,7 +95,7 @@ class Chain:
         return LatencyProfile.load(self.profile_path)
 
     def sample(self) -> None:
-        """Decode with the selector that promises most, and print the table and where things are."""
+        """Decode with the selector that promises most; print where things are, and what to use on this machine."""
         rows = read_json(self.report_path / "metrics.json", "evaluate with `ddte run`")
         speeds = {
             row["verifier"]: row["value"]
@@ -113,9 +113,9 @@ class Chain:
         stats = generation.stats
         self.console.print(f"\n{stats.tokens_per_second:.1f} tokens per second, {stats.block_efficiency:.2f} a step")
         self.console.rule("Held-out prompts, under this machine's pass times")
-        print_rows(rows, self.console)
-        self.console.print(f"Report:      {self.report_path / 'report.html'}\nCheckpoints: {self.checkpoint_path}")
         self.console.print(f'Decode:      ddte decode --checkpoint {folder} --prompt "..."', markup=False)
+        self.console.print(f"Checkpoints: {self.checkpoint_path}\nReport:      {self.report_path / 'report.html'}")
+        self.console.print(f"On this machine: {answer(rows)}", markup=False)
 
 
 def run_chain(config: Config, out: Path, console: Console | None = None) -> None:

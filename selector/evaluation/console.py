@@ -1,4 +1,4 @@
-"""The result on the terminal."""
+"""Tables and the answer on the terminal."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from selector.evaluation.report.prose import LABELS, number, percent, verdict, with_interval
-from selector.statistics import Interval
+from selector.evaluation.report.prose import LABELS, answer
+from selector.statistics import Interval, as_text
 
 COLUMNS = {
-    "tokens_per_second": "tok/s",
-    "ratio_to_plain": "× plain",
-    "ratio_to_best_static": "× best static",
-    "block_efficiency": "a step",
-    "gap_recovered": "gap",
+    "tokens_per_second": ("tok/s", ".1f"),
+    "ratio_to_plain": ("× plain", ".2f"),
+    "ratio_to_best_static": ("× best static", ".2f"),
+    "block_efficiency": ("a step", ".2f"),
+    "gap_recovered": ("gap", ".0%"),
 }
 COLOURS = {"gain": "green", "loss": "red", "no difference shown": "yellow"}
 
 
 def print_rows(rows: Sequence[dict[str, Any]], console: Console | None = None) -> None:
-    """A table for each verifier from the rows of `evaluate` or of metrics.json."""
+    """A table for each verifier from the rows of `evaluate` or of metrics.json, and what they say to use."""
     console = console or Console()
     for verifier in dict.fromkeys(row["verifier"] for row in rows):
         mine = [row for row in rows if row["verifier"] == verifier]
@@ -35,25 +35,18 @@ def print_rows(rows: Sequence[dict[str, Any]], console: Console | None = None) -
             pad_edge=False,
         )
         table.add_column("policy", no_wrap=True)
-        for name in COLUMNS.values():
+        for name, _ in COLUMNS.values():
             table.add_column(name, justify="right", no_wrap=True)
         for policy in dict.fromkeys(row["policy"] for row in mine):
-            figures = {
-                row["metric"]: Interval(row["value"], row["low"], row["high"])
-                for row in mine
-                if row["policy"] == policy
-            }
-            style = COLOURS[verdict(figures["ratio_to_best_static"])] if policy.startswith("selector") else None
-            table.add_row(
-                LABELS.get(policy, policy), *(_text(metric, figures[metric]) for metric in COLUMNS), style=style
-            )
+            own = [row for row in mine if row["policy"] == policy]
+            figures = {row["metric"]: Interval(row["value"], row["low"], row["high"]) for row in own}
+            style = COLOURS[figures["ratio_to_best_static"].verdict] if policy.startswith("selector") else None
+            cells = (_text(metric, figures[metric], spec) for metric, (_, spec) in COLUMNS.items())
+            table.add_row(LABELS.get(policy, policy), *cells, style=style)
         console.print(table)
+    console.print(f"Under these pass times: {answer(rows)}", markup=False)
 
 
-def _text(metric: str, interval: Interval) -> str:
+def _text(metric: str, figure: Interval, spec: str) -> str:
     """Ratios with their intervals, the rest without, so that a table fits 80 columns."""
-    if metric == "gap_recovered":
-        return percent(Interval(interval.value, None, None))
-    if metric.startswith("ratio"):
-        return with_interval(interval, 2)
-    return number(interval.value, 1 if metric == "tokens_per_second" else 2)
+    return format(figure, spec) if metric.startswith("ratio") else as_text(figure.value, spec)

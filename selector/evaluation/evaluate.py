@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mode
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,8 @@ from selector.evaluation.cells import cell_table, losses
 from selector.evaluation.metrics import Scores, metric_rows
 from selector.evaluation.references import reference_outcomes
 from selector.evaluation.report.charts import overview_chart
-from selector.evaluation.report.sections import Setting, report_html
+from selector.evaluation.report.prose import combinations
+from selector.evaluation.report.render import Subject, render_report
 from selector.evaluation.report.style import save_png, styled
 from selector.evaluation.results import VerifierResult
 from selector.evaluation.selectors import check_fit, selector_outcomes
@@ -32,6 +32,7 @@ from selector.network.checkpoint import SelectorCheckpoint
 from selector.offline import baselines
 from selector.offline.labelled_roots import build_roots
 from selector.statistics import Floats, resample_counts
+from selector.trees.expansion import Expansion
 
 
 def evaluate(
@@ -71,13 +72,13 @@ def evaluate(
             source = dataset if training is None else training
             results = _studied(results, source, profile, config, checkpoints)
     rows = all_rows(results)
-    html = report_html(results, Setting(train, test, profile, config, list(checkpoints)))
+    html = render_report(results, rows, Subject(train, test, profile, config, list(checkpoints)))
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "metrics.json", rows)
     write_json(folder / "study.json", study_rows(results))
     write_text(folder / "report.html", html)
     with styled():
-        save_png(overview_chart(results), folder / "overview.png")
+        save_png(overview_chart(combinations(rows)), folder / "overview.png")
     return rows
 
 
@@ -99,7 +100,7 @@ def all_rows(results: Sequence[VerifierResult]) -> list[dict[str, Any]]:
 
 def _seed_rows(result: VerifierResult) -> list[dict[str, Any]]:
     """Each of several seeds by itself, in the order of the checkpoints; the other rows hold their mean."""
-    policies = [policy for policy in result.scores.outcomes if policy.startswith("selector_")]
+    policies = [policy for policy in result.scores.outcomes if policy.startswith("selector")]
     ratios = {policy: result.run_ratios(policy) for policy in policies}
     return [
         {"verifier": result.verifier, "policy": policy, "metric": f"ratio_to_best_static_seed_{number}",
@@ -182,7 +183,12 @@ def _evaluate_verifier(
     counts: Floats,
 ) -> VerifierResult:
     train_roots, roots = (build_roots(data, verifier, profile) for data in (train, test))
-    outcomes = {"plain": baselines.plain_decoding(roots), **baselines.static_policies(train_roots, roots)}
+    idle = np.full(len(roots), roots.space.index(Expansion(1, 0, 0)))
+    outcomes = {
+        "plain": baselines.plain_decoding(roots),
+        "no_drafting": baselines.score_policy(roots, idle, roots.times),
+        **baselines.static_policies(train_roots, roots),
+    }
     best = baselines.best_action(train_roots)
     static_rate = baselines.score_policy(train_roots, np.full(len(train_roots), best), train_roots.times).throughput
     predicted = None
@@ -194,6 +200,5 @@ def _evaluate_verifier(
     scores = Scores(verifier, roots, outcomes, counts, config.level)
     if not checkpoints:
         return VerifierResult(scores, static_rate)
-    selector = f"selector_{mode(checkpoint.config.default_head for checkpoint in checkpoints)}"
-    cells = tuple(cell_table(scores, selector, seed=config.seed))
-    return VerifierResult(scores, static_rate, selector, predicted, cells, losses(scores, selector))
+    cells = tuple(cell_table(scores, "selector", seed=config.seed))
+    return VerifierResult(scores, static_rate, predicted, cells, losses(scores, "selector"))

@@ -1,4 +1,4 @@
-"""Everything that a report says of one verifier, before it is drawn or put into words."""
+"""Results of one verifier, before they are drawn or put into words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from selector.evaluation.ablations import Finding
 from selector.evaluation.cells import Cell, Losses
 from selector.evaluation.metrics import Scores
-from selector.offline.baselines import score_policy
+from selector.offline.baselines import SMALL_GAP, score_policy
 from selector.statistics import Floats, Interval
 from selector.trees.expansion import ActionSpace, Expansion
 
@@ -21,17 +21,14 @@ class VerifierResult:
 
     Attributes:
         static_rate: throughput of its best static tree on the training prompts.
-        selector: the policy that the headline speaks of, the head that was better in validation (with most seeds); None
-            without one.
         predicted: `E[tau + 1]` by the first seed's regressor, `[roots, actions]`.
-        cells: ratios of `selector` to the best static tree by task and setting.
+        cells: ratios of the selector to the best static tree by task and setting.
+        losses: how often and how much the selector is below the best static tree.
         findings: of the study.
-        losses: how often and how much `selector` is below the best static tree.
     """
 
     scores: Scores
     static_rate: float
-    selector: str | None = None
     predicted: Floats | None = None
     cells: tuple[Cell, ...] = ()
     losses: Losses | None = None
@@ -40,6 +37,11 @@ class VerifierResult:
     @property
     def verifier(self) -> str:
         return self.scores.verifier
+
+    @property
+    def selector(self) -> bool:
+        """Whether there is one."""
+        return "selector" in self.scores.outcomes
 
     @property
     def space(self) -> ActionSpace:
@@ -52,13 +54,18 @@ class VerifierResult:
 
     @property
     def losing_cells(self) -> list[Cell]:
-        """Cells that lose, worst first."""
-        return sorted((cell for cell in self.cells if cell.loses), key=lambda cell: cell.ratio.value or 0.0)
+        """Cells more than half a percent below the best static tree."""
+        return [cell for cell in self.cells if cell.loses]
+
+    def cell(self, task: str, setting: tuple[float, float]) -> Cell | None:
+        """The cell of a task at a setting; None where no test root has both."""
+        return next((cell for cell in self.cells if (cell.task, cell.setting) == (task, setting)), None)
 
     @property
-    def oracle_gap(self) -> Interval:
-        """Throughput of the oracle over that of the best static tree."""
-        return self.scores.ratio("oracle", "best_static")
+    def gap_too_small(self) -> bool:
+        """Whether the labels show no gain of the oracle over the best static tree that would be worth choosing."""
+        gap = self.scores.ratio("oracle", "best_static")
+        return gap.value is None or gap.low is None or gap.low <= 1 or gap.value < 1 + SMALL_GAP
 
     def action_shares(self, policy: str) -> Floats:
         """How often each action is chosen over test roots and runs, `[actions]`."""

@@ -10,7 +10,7 @@ import torch
 from selector.dataset.records import RootDataset
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint, best_actions
-from selector.network.checkpoint_config import HEADS
+from selector.network.checkpoint_config import HEADS, Head
 from selector.offline.baselines import PolicyResult, score_policy
 from selector.offline.labelled_roots import LabelledRoots
 from selector.statistics import Floats
@@ -38,13 +38,18 @@ def selector_outcomes(
     """Both heads of one verifier's selectors; several checkpoints are seeds, and outcomes their means.
 
     Returns:
-        outcomes: `selector_policy` and `selector_regressor`.
+        outcomes: `selector`, each checkpoint by the head that was better in its validation, then by each head all of
+            them: `selector_policy` and `selector_regressor`.
         predicted: `E[tau + 1]` as the first checkpoint predicts it, `[roots, actions]`.
     """
     context, times = dataset.context_length.double(), torch.from_numpy(roots.selector_times)
     predictions = [checkpoint.predict(dataset.hidden, dataset.scalars, context) for checkpoint in checkpoints]
+    heads: dict[str, list[Head]] = {"selector": [checkpoint.config.default_head for checkpoint in checkpoints]}
+    heads |= {f"selector_{head}": [head] * len(checkpoints) for head in HEADS}
     outcomes = {}
-    for head in HEADS:
-        actions = np.stack([best_actions(prediction, times, head).numpy() for prediction in predictions])
-        outcomes[f"selector_{head}"] = score_policy(roots, actions, roots.selector_times)
+    for policy, own in heads.items():
+        chosen = [
+            best_actions(prediction, times, head).numpy() for prediction, head in zip(predictions, own, strict=True)
+        ]
+        outcomes[policy] = score_policy(roots, np.stack(chosen), roots.selector_times)
     return outcomes, predictions[0].efficiency.double().numpy()

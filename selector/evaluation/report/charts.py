@@ -1,152 +1,114 @@
-"""Pictures of throughput: policies side by side, share of the gap, tasks by settings."""
+"""Pictures of the report: paired ratios with their intervals, predictions against labels, tokens against time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from matplotlib.colors import TwoSlopeNorm
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from selector.evaluation.report.prose import LABELS, number
-from selector.evaluation.report.style import COLOURS, INK, MUTED, WIDTH, colour, errors, new_figure
+from selector.evaluation.report.prose import LABELS, Combination
+from selector.evaluation.report.style import COLOURS, INK, MUTED, colour, new_figure
 from selector.evaluation.results import VerifierResult
+from selector.statistics import Interval
 
-GAP_LIMITS = (-0.75, 1.5)
-ON_CELL = "#16181d"  # not INK, which turns white on a dark page
+WIDE = 5.8  # inches; figures in words stand beside the bars
+OVER_STATIC = "tokens per second over those of the best static tree (dashed)"
 
 
-def throughput_bars(result: VerifierResult, highest: float) -> Figure:
-    """Throughput over plain decoding, with intervals; `highest` makes all verifiers share one axis."""
-    policies = list(result.scores.outcomes)
-    figure = new_figure(0.75 + 0.27 * len(policies))
+def bar_with_interval(axes: Axes, row: float, ratio: Interval, shade: str, marker: str = "o") -> None:
+    """One figure: a marker on the bar of its interval, and in words to the right of the axes."""
+    if ratio.value is not None:
+        if ratio.low is not None and ratio.high is not None:
+            axes.plot([ratio.low, ratio.high], [row, row], color=shade, lw=5, alpha=0.35, solid_capstyle="butt")
+        axes.plot(ratio.value, row, marker, color=shade, ms=5.5, ls="none")
+    axes.text(1.03, row, f"{ratio:.3f}", va="center", fontsize=8.5, transform=axes.get_yaxis_transform())
+
+
+def label_rows(axes: Axes, labels: Sequence[str], xlabel: str = "") -> None:
+    """Names of rows from the top down, and the line at 1."""
+    axes.axvline(1, color=COLOURS["static"], lw=1, ls="--", zorder=0)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.set_xlabel(xlabel)
+
+
+def overview_chart(combinations: Sequence[Combination]) -> Figure:
+    """Each verifier's selector and oracle over its best static tree, paired; the fastest combination first."""
+    figure = new_figure(1.2 + 0.46 * len(combinations), WIDE)
+    axes = figure.subplots()
+    for row, combination in enumerate(combinations):
+        for policy, marker, offset in (("selector", "o", -0.17), ("oracle", "^", 0.17)):
+            ratio = combination.figures.get((policy, "ratio_to_best_static"))
+            if ratio is not None:
+                bar_with_interval(axes, row + offset, ratio, colour(policy), marker)
+    for policy, marker in (("selector", "o"), ("oracle", "^")):
+        axes.plot([], [], marker, color=colour(policy), label=policy)
+    label_rows(axes, [f"{one.verifier}, {one.figure('ratio_to_plain').value:.2f}× plain" for one in combinations])
+    axes.set_xlabel(OVER_STATIC)
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure
+
+
+def policies_chart(result: VerifierResult) -> Figure:
+    """All policies that speculate over the best static tree."""
+    policies = [name for name in result.scores.outcomes if name not in ("plain", "no_drafting", "best_static")]
+    figure = new_figure(0.8 + 0.24 * len(policies), WIDE)
     axes = figure.subplots()
     for row, policy in enumerate(policies):
-        ratio = result.scores.ratio(policy, "plain")
-        value = ratio.value or 0.0
-        alpha = 0.45 if policy == "oracle_in_sample" else 0.9
-        axes.barh(row, value, color=colour(policy), alpha=alpha, height=0.68)
-        axes.errorbar(value, row, xerr=errors(value, ratio.low, ratio.high), color=INK, capsize=2, lw=1)
-        axes.text(1.01, row, f"{value:.2f}", va="center", fontsize=8.5, transform=axes.get_yaxis_transform())
-    axes.axvline(1, color=MUTED, lw=0.8, ls=":")
-    static = result.scores.ratio("best_static", "plain").value or 0.0
-    axes.axvline(static, color=COLOURS["static"], lw=1, ls="--", zorder=0)
-    axes.set_yticks(range(len(policies)), [LABELS.get(policy, policy) for policy in policies])
-    axes.tick_params(axis="y", length=0)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.03 * highest)
-    axes.set_xlabel("tokens per second over plain decoding")
-    return figure
-
-
-def overview_chart(results: Sequence[VerifierResult]) -> Figure:
-    """One line a verifier: its best static tree, its selector, its oracle, over plain decoding."""
-    figure = new_figure(1.2 + 0.36 * len(results))
-    axes = figure.subplots()
-    marks = {"best_static": ("D", "best static"), "selector": ("o", "selector"), "oracle": ("^", "oracle")}
-    for row, result in enumerate(results):
-        for kind, (marker, name) in marks.items():
-            policy = result.selector if kind == "selector" else kind
-            if policy is None:
-                continue
-            ratio = result.scores.ratio(policy, "plain")
-            value, height = ratio.value or 0.0, row + {"best_static": -0.2, "selector": 0.0, "oracle": 0.2}[kind]
-            spread = errors(value, ratio.low, ratio.high)
-            axes.errorbar(value, height, xerr=spread, fmt=marker, color=colour(policy), ms=6, lw=1.6, label=name)
-    axes.axvline(1, color=MUTED, lw=0.9, ls="--", zorder=0)
-    axes.set_yticks(range(len(results)), [result.verifier for result in results])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(results) - 0.5, -0.5)
-    axes.set_xlabel("tokens per second over plain decoding (dashed)")
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=3)
-    return figure
-
-
-def gap_chart(results: Sequence[VerifierResult]) -> Figure:
-    """Share of the way from best static (0) to oracle (1), both heads of every selector."""
-    rows = [(result, head) for result in results for head in ("selector_policy", "selector_regressor")]
-    figure = new_figure(0.9 + 0.3 * len(rows))
-    axes = figure.subplots()
-    low_limit, high_limit = GAP_LIMITS
-    for row, (result, policy) in enumerate(rows):
-        gap = result.scores.gap_recovered(policy)
-        if gap.value is None:
-            axes.text(0.02, row, "no gap to recover", va="center", fontsize=8.5, color=MUTED)
-            continue
-        value = float(np.clip(gap.value, low_limit, high_limit))
-        shade = colour(policy) if gap.value >= 0 else COLOURS["loss"]
-        if gap.low is not None and gap.high is not None:
-            ends = np.clip([gap.low, gap.high], low_limit, high_limit)
-            axes.plot(ends, [row, row], color=shade, lw=2, alpha=0.55, solid_capstyle="butt")
-        marker = "o" if value == gap.value else ("<" if gap.value < low_limit else ">")
-        axes.plot(value, row, marker, color=shade, ms=7)
-        side = "left" if value < -0.5 else "center"
-        text = number(100 * gap.value, 0, "%")
-        axes.annotate(text, (value, row), (0, 6), textcoords="offset points", ha=side, fontsize=8.5)
-    for place, name in ((0, "best static"), (1, "oracle")):
-        axes.axvline(place, color=MUTED, lw=0.9, ls="--", zorder=0)
-        axes.text(place, -0.75, name, ha="center", va="bottom", fontsize=8.5, color=MUTED)
-    names = {"selector_policy": "policy", "selector_regressor": "regressor"}
-    axes.set_yticks(range(len(rows)), [f"{result.verifier}, {names[policy]}" for result, policy in rows])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(rows) - 0.5, -0.8)
-    axes.set_xlim(low_limit - 0.05, high_limit + 0.05)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_xlabel("share of the oracle's gain that is recovered", labelpad=4)
-    return figure
-
-
-def cell_map(result: VerifierResult) -> Figure:
-    """Ratio to the best static tree by task and setting; cells that lose are framed."""
-    tasks = sorted({cell.task for cell in result.cells})
-    settings = sorted({cell.setting for cell in result.cells})
-    figure = new_figure(1.15 + 0.36 * len(tasks), max(WIDTH, 1.4 + 0.42 * len(settings)))
-    axes = figure.subplots()
-    ratios = [cell.ratio.value or 1.0 for cell in result.cells]
-    spread = max(0.02, float(np.max(np.abs(np.array(ratios) - 1))))
-    table = np.full((len(tasks), len(settings)), np.nan)
-    for cell in result.cells:
-        table[tasks.index(cell.task), settings.index(cell.setting)] = cell.ratio.value
-    mesh = axes.pcolormesh(table, cmap="RdBu", norm=TwoSlopeNorm(1, 1 - spread, 1 + spread), edgecolors="none")
-    for cell in result.cells:
-        column, row = settings.index(cell.setting), tasks.index(cell.task)
-        value = cell.ratio.value or 1.0
-        ink = "white" if abs(value - 1) > 0.6 * spread else ON_CELL
-        axes.text(column + 0.5, row + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink)
-        if cell.loses:
-            frame = Rectangle((column + 0.05, row + 0.05), 0.9, 0.9, fill=False, ec="#8f1d18", lw=1.6)
-            axes.add_patch(frame)
-    axes.set_xticks(np.arange(len(settings)) + 0.5, [f"{t:g}\n{p:g}" for t, p in settings])
-    axes.set_yticks(np.arange(len(tasks)) + 0.5, tasks)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    axes.invert_yaxis()
-    axes.set_xlabel("temperature (above) and top-p (below)")
-    bar = figure.colorbar(mesh, ax=axes, pad=0.02, fraction=0.05, aspect=16)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=8, length=0)
+        bar_with_interval(axes, row, result.scores.ratio(policy, "best_static"), colour(policy))
+    label_rows(axes, [LABELS[policy] for policy in policies], OVER_STATIC)
     return figure
 
 
 def study_chart(result: VerifierResult) -> Figure:
-    """Ratio to the best static tree by inputs, and by share of the training prompts."""
-    kinds = {
-        kind: [entry for entry in result.findings if entry.kind == kind] for kind in ("ablation", "learning curve")
-    }
-    figure = new_figure(1.0 + 0.26 * len(result.findings))
+    """Ratio to the best static tree by inputs, and by number of training prompts."""
+    kinds = {kind: [one for one in result.findings if one.kind == kind] for kind in ("ablation", "learning curve")}
+    figure = new_figure(1.0 + 0.25 * len(result.findings), WIDE)
     panels = figure.subplots(len(kinds), sharex=True, height_ratios=[len(entries) for entries in kinds.values()])
-    for axes, (kind, entries) in zip(np.atleast_1d(panels), kinds.items(), strict=True):
-        names = [entry.variant if kind == "ablation" else f"{entry.num_prompts:.0f} prompts" for entry in entries]
+    for axes, (kind, entries) in zip(panels, kinds.items(), strict=True):
         for row, entry in enumerate(entries):
-            value = entry.ratio.value or 1.0
-            spread = errors(value, entry.ratio.low, entry.ratio.high)
-            axes.errorbar(value, row, xerr=spread, fmt="o", color=COLOURS["selector"], ms=5, lw=1.5)
-        axes.axvline(1, color=COLOURS["static"], lw=1, ls="--", zorder=0)
-        axes.set_yticks(range(len(names)), names)
-        axes.tick_params(axis="y", length=0)
-        axes.set_ylim(len(names) - 0.5, -0.5)
+            bar_with_interval(axes, row, entry.ratio, COLOURS["selector"])
+        names = [one.variant if kind == "ablation" else f"{one.num_prompts:.0f} prompts" for one in entries]
+        label_rows(axes, names, OVER_STATIC if kind == "learning curve" else "")
         axes.set_title(kind)
-    axes.set_xlabel("throughput over the best static tree (dashed)")
+    return figure
+
+
+def reliability_chart(result: VerifierResult) -> Figure:
+    """Predicted against measured block efficiency by decile; the diagonal is right."""
+    figure = new_figure(3.4)
+    axes = figure.subplots()
+    shades = {"all actions": COLOURS["static"], "chosen actions": COLOURS["selector"]}
+    for name, table in result.calibration().items():
+        predicted, observed = [one.predicted for one in table], [one.observed for one in table]
+        axes.plot(predicted, observed, "o-", color=shades[name], ms=5, lw=1.3, label=name)
+    axes.axline((1, 1), slope=1, color=MUTED, lw=1, ls="--", zorder=0)
+    axes.set_xlabel("predicted tokens a step")
+    axes.set_ylabel("measured tokens a step")
+    axes.legend(loc="upper left")
+    return figure
+
+
+def time_chart(result: VerifierResult) -> Figure:
+    """Every action's mean block efficiency against its time; rays join equal throughput."""
+    roots, outcomes = result.scores.roots, result.scores.outcomes
+    milliseconds, tokens = 1e3 * roots.times.mean(0), roots.efficiency.mean(0)
+    figure = new_figure(3.4)
+    axes = figure.subplots()
+    axes.scatter(milliseconds, tokens, s=9, color=MUTED, alpha=0.55, lw=0, label="static trees")
+    right, top = 1.08 * milliseconds.max(), 1.12 * max(tokens.max(), outcomes["oracle"].efficiency.mean())
+    for policy, marker in (("plain", "s"), ("best_static", "D"), ("selector", "o"), ("oracle", "^")):
+        if policy in outcomes:
+            time, yielded = 1e3 * outcomes[policy].seconds.mean(), outcomes[policy].efficiency.mean()
+            shade, name = colour(policy), LABELS[policy]
+            axes.plot(time, yielded, marker, color=shade, mec=INK, mew=0.6, ms=7, ls="none", label=name, zorder=4)
+            if policy in ("plain", "best_static"):
+                axes.plot([0, right], [0, right * yielded / time], color=shade, lw=0.9, ls=":", zorder=0)
+    axes.set_xlim(0, right)
+    axes.set_ylim(0, top)
+    axes.set_xlabel("time of a step, ms")
+    axes.set_ylabel("tokens a step")
+    figure.legend(loc="outside upper center", ncols=3)
     return figure

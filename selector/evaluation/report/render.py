@@ -1,0 +1,146 @@
+"""The HTML report: what the template shows, drawn and gathered; the words and tables are in the template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from selector.artifacts import git_revision, versions
+from selector.config import EMBEDDED_TARGET, EvaluateConfig
+from selector.dataset.records import RootDataset
+from selector.evaluation.report import charts
+from selector.evaluation.report.prose import LABELS, answer, combinations
+from selector.evaluation.report.style import styled, to_svg
+from selector.evaluation.results import VerifierResult
+from selector.latency import LatencyProfile
+from selector.network.checkpoint import SelectorCheckpoint
+from selector.statistics import as_text
+
+TEMPLATE = "template.html.j2"
+TOP_ACTIONS = 10
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What was evaluated, on what; the roots of `train` chose the static trees, those of `test` score."""
+
+    train: RootDataset
+    test: RootDataset
+    profile: LatencyProfile
+    config: EvaluateConfig
+    checkpoints: list[SelectorCheckpoint]
+
+    def selectors(self, verifier: str) -> list[SelectorCheckpoint]:
+        """One verifier's; several are training seeds."""
+        return [checkpoint for checkpoint in self.checkpoints if checkpoint.config.verifier == verifier]
+
+    def model(self, name: str) -> str:
+        """The `target` or `draft` as its configuration names it; its fingerprint where that is not recorded."""
+        manifest = self.test.manifest
+        given = manifest.config.get("pair", {}).get(name)
+        known = "SmolLM2-135M-Instruct" if given == EMBEDDED_TARGET else given
+        return str(known or getattr(manifest, f"{name}_fingerprint"))
+
+    @property
+    def machine(self) -> str:
+        """What the pass times are of."""
+        known = self.profile.machine
+        parts = [str(known.get("device", "a machine that was not recorded"))]
+        parts += [f"{known['threads']} threads"] if "threads" in known else []
+        return ", ".join(parts + ([str(known["dtype"])] if "dtype" in known else []))
+
+
+def render_report(results: Sequence[VerifierResult], rows: Sequence[Mapping[str, Any]], subject: Subject) -> str:
+    """The whole page; `rows` are those of metrics.json."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters.update(text=as_text, interval=format)
+    ordered, own = combinations(rows), {result.verifier: result for result in results}
+    results = [own[combination.verifier] for combination in ordered]
+    with styled():
+        return environment.get_template(TEMPLATE).render(
+            answer=answer(rows), combinations=ordered, results=results, subject=subject, labels=LABELS,
+            date=date.today().isoformat(), prompts=len(set(subject.test.prompt_ids)), facts=_facts(subject),
+            overview=to_svg(charts.overview_chart(ordered), "overview", "Over the best static tree"),
+            pictures={result.verifier: _pictures(result) for result in results},
+            chosen={result.verifier: _chosen(result) for result in results if result.selector},
+            trained={result.verifier: _trained(result, subject) for result in results if result.selector},
+        )  # fmt: skip
+
+
+def _pictures(result: VerifierResult) -> dict[str, Markup]:
+    """The verifier's charts by title."""
+    drawn = {"Policies": charts.policies_chart(result), "Tokens and time of a step": charts.time_chart(result)}
+    if result.selector:
+        drawn["Predicted and measured tokens a step"] = charts.reliability_chart(result)
+    if result.findings:
+        drawn["What the linear model learns from"] = charts.study_chart(result)
+    return {
+        title: to_svg(figure, f"{result.verifier}-{place}", title)
+        for place, (title, figure) in enumerate(drawn.items())
+    }
+
+
+def _chosen(result: VerifierResult) -> list[dict[str, Any]]:
+    """The trees that the selector chooses most and the best static one, with shares of roots, tokens and time."""
+    ours, oracle = result.action_shares("selector"), result.action_shares("oracle")
+    static = result.space.index(result.best_static)
+    top = [int(action) for action in np.argsort(-ours, kind="stable")[:TOP_ACTIONS] if ours[action] > 0]
+    roots = result.scores.roots
+    return [
+        {"tree": result.space.expansions[action], "static": action == static, "selector": ours[action],
+         "oracle": oracle[action], "tokens": roots.efficiency[:, action].mean(),
+         "milliseconds": 1e3 * roots.times[:, action].mean()}
+        for action in dict.fromkeys([*top, static])
+    ]  # fmt: skip
+
+
+def _trained(result: VerifierResult, subject: Subject) -> list[dict[str, Any]]:
+    """One row a training seed: its ratio, its head, and the model that validation kept."""
+    return [
+        {"ratio": ratio, "head": selector.config.default_head, "kept": _kept(selector.config.metrics),
+         "data": selector.config.data_hash[:12]}
+        for ratio, selector in zip(result.run_ratios("selector"), subject.selectors(result.verifier), strict=True)
+    ]  # fmt: skip
+
+
+def _kept(metrics: Mapping[str, float]) -> str:
+    if not {"learned", "corrected"} <= metrics.keys():
+        return "not recorded"
+    return "one tree for all roots" if not metrics["learned"] else "MLP" if metrics["corrected"] else "linear model"
+
+
+def _facts(subject: Subject) -> dict[str, str]:
+    """The setting in which the figures hold."""
+    manifest, profile, test, config = subject.test.manifest, subject.profile, subject.test, subject.config
+    tasks = ", ".join(f"{task} {test.tasks.count(task)}" for task in sorted(set(test.tasks)))
+    settings = sorted({(round(t, 6), round(p, 6)) for t, p in test.settings.tolist()})
+    middle = len(profile.contexts) // 2
+    draft, target, plain = (1e3 * seconds for seconds in (
+        profile.draft_seconds[middle][0], profile.target_seconds[middle][0], profile.plain_seconds[middle]
+    ))  # fmt: skip
+    return {
+        "machine": "; ".join(f"{name}: {value}" for name, value in profile.machine.items()) or "not recorded",
+        "pass times": f"at {profile.contexts[middle]} tokens of context: draft {draft:.2f} ms, target {target:.2f} ms "
+                      f"(width {profile.widths[0]}), plain token {plain:.2f} ms; "
+                      f"choosing {1e3 * profile.selector_seconds:.2f} ms a step",
+        "models": f"target {manifest.target_fingerprint}, draft {manifest.draft_fingerprint}, {manifest.dtype}",
+        "draft's warp": str(manifest.draft_warp),
+        "data set": f"{manifest.hash()[:12]}, seed {manifest.seed}, revision {manifest.git_revision or 'unknown'}",
+        "chosen on": f"{len(set(subject.train.prompt_ids))} prompts, {len(subject.train)} roots",
+        "scored on": f"{len(set(test.prompt_ids))} prompts, {len(test)} roots: {tasks}",
+        "sampling settings": "; ".join(f"T {t:g}, top-p {p:g}" for t, p in settings),
+        "action space": f"up to {manifest.space.limits}, {len(manifest.space)} trees",
+        "intervals": f"{config.level:.0%}, {config.bootstrap} resamples of prompts, seed {config.seed}, paired",
+        "evaluated with": ", ".join(f"{name} {version}" for name, version in versions().items())
+                          + f", revision {git_revision() or 'unknown'}",
+    }  # fmt: skip

@@ -89,7 +89,7 @@ class Decoder:
         With `head` auto, a selector that did not pay in training gives way to its best static tree.
         """
         checkpoint.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
-        selects = head != "auto" or checkpoint.pays
+        selects = head != "auto" or checkpoint.beats_static
         policy: Policy = SelectorPolicy(checkpoint, profile, head) if selects else FixedPolicy(checkpoint.best_static)
         watch = Guard(profile or checkpoint.profile, selected=selects) if guard else None
         return cls(pair, checkpoint.config.verifier, policy, checkpoint.config.draft_warp, watch)

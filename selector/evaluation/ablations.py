@@ -1,8 +1,9 @@
-"""What the linear model learns from which inputs and from how much data, cross-validated over all prompts.
+"""What the linear model learns from which inputs and from how much data, cross-validated over the training prompts.
 
-Every root is scored once, by a model that saw no root of its prompt; so all prompts count, and differences of a
-percent show. It is the model that selectors start from (`selector.linear`), and takes seconds where networks take
-minutes. The encoder sees no label and costs most, so all verifiers and all ablations share it.
+Held-out prompts have no part in it, since settings such as `train.inputs` are chosen by what it finds. Every root is
+scored once, by a model that saw no root of its prompt; so all prompts count, and differences of a percent show. It is
+the model that selectors start from (`network.ridge`), and takes seconds where networks take minutes. The encoder sees
+no label and costs most, so all verifiers and all ablations share it.
 """
 
 from __future__ import annotations

@@ -69,8 +69,7 @@ def evaluate(
     with threadpool_limits(1):  # on small matrices the threads of numpy, torch and scikit-learn get in each other's way
         results = evaluate_verifiers(checkpoints, train, test, profile, config)
         if config.study:
-            source = dataset if training is None else training
-            results = _studied(results, source, profile, config, checkpoints)
+            results = _studied(results, train, profile, config, checkpoints)
     rows = all_rows(results)
     html = render_report(results, rows, Subject(train, test, profile, config, list(checkpoints)))
     folder.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ class SelectorCheckpoint:
         return Expansion(*self.config.best_static)
 
     @property
-    def pays(self) -> bool:
+    def beats_static(self) -> bool:
         """Whether choosing, its own cost included, was no slower than the best static tree on validation prompts."""
         return self.config.metrics.get("validation_ratio_to_static", 1.0) >= 1
 

@@ -76,9 +76,9 @@ def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) ->
     context = dataset.context_length.double()
     prompt_names, prompts = np.unique(dataset.prompt_ids, return_inverse=True)
     task_names, tasks = np.unique(dataset.tasks, return_inverse=True)
-    pairs = np.round(dataset.settings.double().numpy(), 6)  # stored as float32
-    setting_values, settings = np.unique(pairs, axis=0, return_inverse=True)
-    settings = settings.reshape(-1)
+    pairs = setting_pairs(dataset)
+    setting_values = tuple(sorted(set(pairs)))
+    settings = np.array([setting_values.index(pair) for pair in pairs])
     return LabelledRoots(
         space=space,
         halves=dataset.efficiency[verifier].double().numpy(),
@@ -91,5 +91,10 @@ def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) ->
         trajectories=np.unique(prompts * len(setting_values) + settings, return_inverse=True)[1],
         prompt_names=tuple(prompt_names.tolist()),
         task_names=tuple(task_names.tolist()),
-        setting_values=tuple((temperature, top_p) for temperature, top_p in setting_values.tolist()),
+        setting_values=setting_values,
     )
+
+
+def setting_pairs(dataset: RootDataset) -> list[tuple[float, float]]:
+    """(temperature, top-p) of each root; rounded, since float32 is what shards hold."""
+    return [(round(temperature, 6), round(top_p, 6)) for temperature, top_p in dataset.settings.tolist()]

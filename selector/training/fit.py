@@ -29,7 +29,7 @@ from selector.training.export import to_checkpoint
 from selector.training.loggers import build_loggers
 from selector.training.module import MONITOR, SelectorModule
 from selector.training.preflight import check_config
-from selector.training.progress import EpochProgress, print_gaps, print_results
+from selector.training.progress import EpochProgress, print_gaps, print_results, print_splits
 from selector.training.run_folder import RunFolder, open_run
 from selector.training.selection import keep_best
 from selector.training.splits import split_prompts
@@ -57,6 +57,7 @@ def train(
     check_config(config, dataset.manifest)
     run = open_run(Path(run_folder), config, dataset.manifest, profile, split_prompts(dataset, config))
     splits = run.splits  # a run that goes on keeps those of its start
+    print_splits(console, splits, dataset)
     seen = dataset.subset(splits.rows(dataset, "train") + splits.rows(dataset, "validation"))
     print_gaps(console, {verifier: oracle_gap(build_roots(seen, verifier, profile)) for verifier in config.verifiers})
     for verifier in config.verifiers:
@@ -64,7 +65,7 @@ def train(
             data = RootDataModule(dataset, verifier, profile, splits, config)
             _train_one(run, dataset.manifest, data, config, console)
     if _leads():
-        print_results(console, {verifier: run.selector(verifier).config for verifier in config.verifiers})
+        print_results(console, {verifier: run.selector(verifier) for verifier in config.verifiers})
     return run
 
 

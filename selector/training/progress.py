@@ -1,4 +1,4 @@
-"""What training tells the person in front of the screen."""
+"""Progress and results of training on the terminal."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from selector.network.checkpoint_config import CheckpointConfig
+from selector.dataset.records import RootDataset
+from selector.network.checkpoint import SelectorCheckpoint
 from selector.offline.baselines import OracleGap
 from selector.training.data import RootDataModule
 from selector.training.module import MONITOR
+from selector.training.selection import Model
+from selector.training.splits import Splits
 
 
 class EpochProgress(pl.Callback):
@@ -46,6 +49,15 @@ class EpochProgress(pl.Callback):
         self.bar.update(self.task, total=trainer.current_epoch, completed=trainer.current_epoch)
 
 
+def print_splits(console: Console, splits: Splits, dataset: RootDataset) -> None:
+    """The parts, and the sampling settings that one of them lacks, on which it can say nothing."""
+    table = Table("part", "prompts", "roots", "settings that it lacks", title="Prompts")
+    for part, missing in splits.missing_settings(dataset).items():
+        lacks = "; ".join(f"temperature {temperature:g}, top-p {top_p:g}" for temperature, top_p in missing)
+        table.add_row(part, str(len(getattr(splits, part))), str(len(splits.rows(dataset, part))), lacks or "none")
+    console.print(table)
+
+
 def print_gaps(console: Console, gaps: dict[str, OracleGap]) -> None:
     """What there is to learn, before it is tried."""
     table = Table("verifier", "best static", "tokens/s", "oracle gap", "same samples", title="Before training")
@@ -57,26 +69,37 @@ def print_gaps(console: Console, gaps: dict[str, OracleGap]) -> None:
         console.print(f"{verifier}: {gap.sentence()}")
 
 
-def print_results(console: Console, configs: dict[str, CheckpointConfig]) -> None:
-    """The selectors on the validation prompts."""
-    table = Table("verifier", "head", "tokens/s", "best static", "ratio", title="Selectors on validation prompts")
-    for verifier, config in configs.items():
-        metrics = config.metrics
-        realised = metrics[f"validation_throughput_{config.default_head}"]
-        static = metrics["validation_throughput_static"]
-        ratio = metrics["validation_ratio_to_static"]
-        table.add_row(verifier, config.default_head, f"{realised:.2f}", f"{static:.2f}", f"{ratio:.3f}")
+def print_results(console: Console, selectors: dict[str, SelectorCheckpoint]) -> None:
+    """The selectors on the validation prompts, and what decoding will run."""
+    table = Table(
+        "verifier", "model", "head", "tokens/s", "best static", "ratio", "runs", title="Selectors on validation prompts"
+    )
+    for verifier, selector in selectors.items():
+        head, metrics = selector.config.default_head, selector.config.metrics
+        realised, static = metrics[f"validation_throughput_{head}"], metrics["validation_throughput_static"]
+        ratio, runs = metrics["validation_ratio_to_static"], "selector" if selector.beats_static else "static tree"
+        table.add_row(verifier, _model(metrics), head, f"{realised:.2f}", f"{static:.2f}", f"{ratio:.3f}", runs)
     console.print(table)
-    for verifier, config in configs.items():
-        console.print(f"{verifier}: {_kept(config.metrics)}")
+    for verifier, selector in selectors.items():
+        console.print(f"{verifier}: {_verdict(selector)}")
 
 
-def _kept(metrics: dict[str, float]) -> str:
+def _model(metrics: dict[str, float]) -> Model:
     if not metrics["learned"]:
-        return "nothing beat the best static action on the validation prompts, so the selector chooses as that does."
-    if not metrics["corrected"]:
-        return (
-            "the linear model is kept: no epoch of the network beat it by more than two standard errors over "
-            "validation prompts."
-        )
-    return "the network is kept: it beat its linear model by more than two standard errors over validation prompts."
+        return "static"
+    return "mlp" if metrics["corrected"] else "ridge"
+
+
+def _verdict(selector: SelectorCheckpoint) -> str:
+    """Why this model was kept, and that the static tree runs where the selector did not beat it."""
+    kept = {
+        "static": "nothing beat the best static action on the validation prompts, so the selector chooses as that does",
+        "ridge": "no epoch of the MLP beat the ridge model by more than two standard errors over validation prompts",
+        "mlp": "the MLP beat its ridge model by more than two standard errors over validation prompts",
+    }[_model(selector.config.metrics)]
+    if selector.beats_static:
+        return f"{kept}."
+    return (
+        f"{kept}. With its own cost it did not beat the static tree {selector.best_static}, "
+        "which decoding runs in its place unless a head is named."
+    )

@@ -1,17 +1,22 @@
-"""Training, validation and test roots, split by prompt: roots of one prompt are never apart."""
+"""Training, validation and test prompts, stratified by task and sampling setting; a prompt is on one side only."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import warnings
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+from math import lcm
 
 import numpy as np
-from sklearn.model_selection import GroupShuffleSplit
+from sklearn.model_selection import StratifiedGroupKFold
 
 from selector.config import TrainConfig
 from selector.dataset.records import RootDataset
 from selector.errors import UserError
+from selector.offline.labelled_roots import setting_pairs
 
-FEWEST_PROMPTS = 5
+FEWEST_PROMPTS = 3
+MOST_FOLDS = 20
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,19 @@ class Splits:
         prompts = set(asdict(self)[part])
         return [row for row, prompt in enumerate(dataset.prompt_ids) if prompt in prompts]
 
+    def missing_settings(self, dataset: RootDataset) -> dict[str, list[tuple[float, float]]]:
+        """By part that has prompts: the sampling settings of `dataset` that none of them has."""
+        settings = setting_pairs(dataset)
+        own = {part.name: {settings[row] for row in self.rows(dataset, part.name)} for part in fields(self)}
+        return {part: sorted(set(settings) - found) for part, found in own.items() if found}
+
 
 def split_prompts(dataset: RootDataset, config: TrainConfig) -> Splits:
-    """Shuffle the prompts of each task and cut off the shares for validation and test.
+    """Deal the prompts into folds with scikit-learn, and give each part its share of the folds.
 
-    Where a task has fewer than five prompts, all tasks are shuffled together.
+    A prompt counts once for its task, once for each of its sampling settings, and once for each pair of both, so that
+    folds are alike in all three, the rarest label first. A setting with twice as many prompts as there are folds (five
+    folds for shares of 0.2) is in every part.
     """
     for name in ("validation_share", "test_share"):
         share = getattr(config, name)
@@ -39,29 +52,30 @@ def split_prompts(dataset: RootDataset, config: TrainConfig) -> Splits:
             raise UserError(f"{name} is {share}: give a share of the prompts between 0 and 1.")
     if config.validation_share + config.test_share >= 1:
         raise UserError(f"test_share is {config.test_share}: with validation_share it must leave prompts to train on.")
-    prompts = np.array(dataset.prompt_ids)
-    groups = [np.unique(prompts[np.array(dataset.tasks) == task]) for task in sorted(set(dataset.tasks))]
-    if min(map(len, groups)) < FEWEST_PROMPTS:
-        groups = [np.unique(prompts)]
-    if len(groups[0]) < 3:
-        raise UserError(f"data set has {len(groups[0])} prompts: give at least 3, to train, validate and test on.")
-    test: set[str] = set()
-    validation: set[str] = set()
-    for group in groups:
-        rest, held_out = _cut(group, config.test_share, config.split_seed)
-        test |= held_out
-        share = config.validation_share / (1 - config.test_share)
-        validation |= _cut(np.array(sorted(rest)), share, config.split_seed + 1)[1]
-    # a prompt id that occurs under two tasks must not end up on two sides
-    validation -= test
-    return Splits(sorted(set(prompts.tolist()) - test - validation), sorted(validation), sorted(test))
+    ids = dataset.prompt_ids
+    names = sorted(set(ids))
+    if len(names) < FEWEST_PROMPTS:
+        raise UserError(f"data set has {len(names)} prompts: give at least 3, to train, validate and test on.")
+    count, num_test, num_validation = _fold_numbers(config, len(names))
+    labels = {
+        (prompt, label)
+        for prompt, task, setting in zip(ids, dataset.tasks, setting_pairs(dataset), strict=True)
+        for label in ("prompt", f"task {task}", f"setting {setting}", f"task {task}, setting {setting}")
+    }
+    prompts, strata = np.array(sorted(labels)).T
+    folding = StratifiedGroupKFold(count, shuffle=True, random_state=config.split_seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a label with fewer prompts than folds is in some of them
+        folds = [prompts[rows].tolist() for _, rows in folding.split(prompts, strata, groups=prompts)]
+    test = {prompt for fold in folds[:num_test] for prompt in fold}
+    validation = {prompt for fold in folds[num_test : num_test + num_validation] for prompt in fold}
+    return Splits(sorted(set(names) - test - validation), sorted(validation), sorted(test))
 
 
-def _cut(prompts: np.ndarray, share: float, seed: int) -> tuple[set[str], set[str]]:
-    """The prompts, and a share of them (at least one where the share is positive)."""
-    if share == 0:
-        return set(prompts.tolist()), set()
-    size = min(max(1, round(share * len(prompts))), len(prompts) - 1)
-    splitter = GroupShuffleSplit(1, test_size=size, random_state=seed)
-    kept, cut = next(splitter.split(prompts, groups=prompts))
-    return set(prompts[kept].tolist()), set(prompts[cut].tolist())
+def _fold_numbers(config: TrainConfig, num_prompts: int) -> tuple[int, int, int]:
+    """How many folds there are, and how many of them are for test and validation; at least one is left to train on."""
+    shares = config.test_share, config.validation_share
+    wanted = lcm(*(Fraction(share).limit_denominator(MOST_FOLDS).denominator for share in shares))
+    count = min(max(wanted, 5), MOST_FOLDS, num_prompts)
+    num_test = min(max(round(config.test_share * count), 1), count - 2) if config.test_share else 0
+    return count, num_test, min(max(round(config.validation_share * count), 1), count - num_test - 1)

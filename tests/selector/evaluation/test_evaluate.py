@@ -85,6 +85,20 @@ def test_a_good_selector_is_a_gain_and_a_bad_one_a_loss(tmp_path: Path, profile:
     assert {"gain", "loss"} <= Page(tmp_path).classes
 
 
+def test_the_study_has_no_part_of_the_test_prompts(tmp_path: Path, profile: LatencyProfile) -> None:
+    """Inputs are chosen by what it finds, so that other labels of the held-out prompts must not change it."""
+    studies = []
+    for held_out in (True, False):
+        dataset = make_dataset(noise=0.1)
+        chosen = torch.tensor([(prompt in TEST) == held_out for prompt in dataset.prompt_ids])
+        for changed in (False, True):
+            if changed:
+                dataset.efficiency["specinfer"][chosen] = dataset.efficiency["specinfer"][chosen].flip(0, 2)
+            evaluate([make_checkpoint()], dataset, profile, STUDIED, tmp_path, test_prompts=TEST)
+            studies.append((tmp_path / "study.json").read_text())
+    assert studies[0] == studies[1] == studies[2] != studies[3]
+
+
 def test_noise_alone_is_called_too_small_to_learn(tmp_path: Path, flat_profile: LatencyProfile) -> None:
     dataset = make_dataset(prompts=40, constant=2.0, noise=0.2)
     rows = evaluate([make_checkpoint()], dataset, flat_profile, STUDIED, tmp_path, test_prompts=TEST)

@@ -2,7 +2,8 @@
 
 import io
 import json
-from dataclasses import replace
+import shutil
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -98,6 +99,30 @@ def test_run_folder_says_where_it_comes_from(learned):
     assert learned[0].profile == PROFILE
 
 
+@pytest.mark.parametrize("part", ["test", "validation", "train"])
+def test_no_choice_sees_the_test_prompts(tmp_path, monkeypatch, part):
+    """Other features and labels of the test prompts change nothing; those of the other parts do."""
+    make_dataset(tmp_path / "data", prompts=25, roots=4, noise=0.3)
+    dataset, config = RootDataset.load(tmp_path / "data"), replace(CONFIG, max_epochs=1)
+    results = []
+    for name in ("as it is", "changed"):
+        output = Console(file=io.StringIO(), width=200)
+        run = train(tmp_path / "data", PROFILE, config, tmp_path / name, output)
+        selector = run.selector("naive")
+        told = output.file.getvalue()[output.file.getvalue().index("Before training") :]
+        results.append((selector.network.state_dict(), replace(selector.config, profile={}), told))
+        rows = run.splits.rows(dataset, part)
+        for block in (*dataset.hidden.values(), dataset.scalars):
+            block[rows] = 3 * block[rows].flip(1) + 1
+        dataset.efficiency["naive"][rows] = dataset.efficiency["naive"][rows].flip(2)
+        dataset.standard_error["naive"][rows] *= 5
+        monkeypatch.setattr(RootDataset, "load", lambda _: dataset)
+    (states, config, told), (other_states, other_config, other_told) = results
+    same = [torch.equal(states[name], other_states[name]) for name in states]
+    same += [config == other_config, told == other_told]
+    assert all(same) if part == "test" else not any([same[-1], same[-2], all(same)])
+
+
 class Killed(Exception):
     """Stands for the end of the process."""
 
@@ -140,6 +165,33 @@ def test_a_finished_run_is_left_alone(tmp_path, monkeypatch):
     assert [run.is_done(verifier) for verifier in run.verifiers] == [True, True]
     interrupt_after(monkeypatch, 0)
     train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+
+
+def test_a_run_keeps_the_parts_of_its_start(tmp_path):
+    """Those of an older version, too, whose split was another."""
+    make_dataset(tmp_path / "data", prompts=20, roots=4)
+    config = replace(CONFIG, max_epochs=1)
+    run = train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    parts = asdict(run.splits)
+    parts["test"] += [parts["train"].pop() for _ in range(3)]
+    (tmp_path / "run" / "splits.json").write_text(json.dumps(parts))
+    shutil.rmtree(tmp_path / "run" / "naive")
+    run = train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    assert asdict(run.splits) == parts
+    assert run.selector("naive").config.metrics["train_roots"] == 4 * len(parts["train"])
+
+
+@pytest.mark.parametrize(("selector_seconds", "runs"), [(0.0, "selector"), (0.05, "static tree")])
+def test_the_last_table_says_what_decoding_runs(tmp_path, selector_seconds, runs):
+    make_dataset(tmp_path / "data", prompts=40)
+    output, profile = io.StringIO(), replace(PROFILE, selector_seconds=selector_seconds)
+    config = replace(CONFIG, max_epochs=2)
+    run = train(tmp_path / "data", profile, config, tmp_path / "run", Console(file=output, width=200))
+    selector, text = run.selector("naive"), output.getvalue()
+    assert selector.beats_static == (runs == "selector")
+    row = next(line for line in text[text.index("Selectors on validation") :].splitlines() if "│ naive" in line)
+    assert row.strip("│ ").endswith(runs)
+    assert (f"did not beat the static tree {selector.best_static}" in text) == (runs == "static tree")
 
 
 def test_early_stopping_ends_the_run(tmp_path, monkeypatch):

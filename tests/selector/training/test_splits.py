@@ -1,12 +1,16 @@
-"""Prompts, never roots, are split."""
+"""Prompts, never roots, are split, and every part has every sampling setting that has enough prompts."""
 
-from dataclasses import replace
+from collections import defaultdict
+from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
+import torch
 
 from selector.dataset.records import RootDataset
 from selector.errors import UserError
-from selector.training.splits import split_prompts
+from selector.training.splits import Splits, split_prompts
+from tests.support import evaluation_worlds
 from tests.support.training_worlds import CONFIG, make_dataset
 
 
@@ -67,3 +71,80 @@ def test_bad_shares_are_refused(tmp_path, changes, word):
 def test_too_few_prompts_are_refused(tmp_path):
     with pytest.raises(UserError, match="has 2 prompts"):
         split_prompts(load(tmp_path, prompts=2, roots=4), CONFIG)
+
+
+def crossed(sizes: list[int], settings: int, each: int = 1, rng: np.random.Generator | None = None) -> RootDataset:
+    """One root a prompt and setting: `sizes` prompts of each task, `each` of the settings a prompt.
+
+    As in data generation prompt `i` of a task starts with setting `i`, in a circle; with `rng` with any.
+    """
+    rows = [
+        (f"{task}-{place:03d}", f"task {task}", (start + offset) % settings)
+        for task, size in enumerate(sizes)
+        for place in range(size)
+        for start in [place if rng is None else int(rng.integers(settings))]
+        for offset in range(each)
+    ]
+    dataset = evaluation_worlds.make_dataset(prompts=len(rows), roots=1)
+    dataset.prompt_ids, dataset.tasks = [row[0] for row in rows], [row[1] for row in rows]
+    dataset.settings = torch.tensor([(0.2 + 0.2 * row[2], 1.0) for row in rows])
+    return dataset
+
+
+def parts_by(dataset: RootDataset, splits: Splits, keys: list) -> dict[object, dict[str, set[str]]]:
+    """Prompts by key of a root and part."""
+    part_of = {prompt: part for part, prompts in asdict(splits).items() for prompt in prompts}
+    found: dict[object, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for prompt, key in zip(dataset.prompt_ids, keys, strict=True):
+        found[key][part_of[prompt]].add(prompt)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_each_part_has_each_setting_that_has_enough_prompts(seed):
+    """Any number of tasks, prompts, settings and settings a prompt, at several shares."""
+    rng = np.random.default_rng(seed)
+    settings = int(rng.integers(1, 9))
+    shape = rng.integers(1, 40, rng.integers(1, 6)).tolist(), settings, int(rng.integers(1, min(settings, 3) + 1))
+    dataset = crossed([*shape[0], 3], *shape[1:], rng=rng if seed % 2 else None)
+    folds, test, validation = [(5, 0.2, 0.2), (10, 0.1, 0.1), (10, 0.3, 0.2), (5, 0.0, 0.2), (20, 0.15, 0.1)][seed % 5]
+    splits = split_prompts(dataset, replace(CONFIG, test_share=test, validation_share=validation, split_seed=seed))
+    everybody = [prompt for part in asdict(splits).values() for prompt in part]
+    assert sorted(everybody) == sorted(set(dataset.prompt_ids)), "every prompt is in one part only"
+    missing = splits.missing_settings(dataset)
+    assert set(missing) == {"train", "validation"} | ({"test"} if test else set())
+    values = [(round(setting[0], 6), 1.0) for setting in dataset.settings.tolist()]
+    for setting, parts in parts_by(dataset, splits, values).items():
+        enough = len(set().union(*parts.values())) >= 2 * folds
+        for part, lacking in missing.items():
+            assert (setting in lacking) == (part not in parts)
+            assert not (enough and setting in lacking), (setting, part)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_held_out_places_and_settings_are_not_tied(seed):
+    """Five tasks of 40 prompts whose setting follows from their place: each part has its share of each combination."""
+    dataset = crossed([40] * 5, 8)
+    splits = split_prompts(dataset, replace(CONFIG, split_seed=seed))
+    temperatures = dataset.settings[:, 0].tolist()
+    for keys, least, most in (
+        (temperatures, 4, 6),
+        (dataset.tasks, 7, 9),
+        (list(zip(dataset.tasks, temperatures, strict=True)), 1, 1),
+    ):
+        for parts in parts_by(dataset, splits, keys).values():
+            assert all(least <= len(parts[part]) <= most for part in ("validation", "test"))
+
+
+def test_settings_of_too_few_prompts_are_named():
+    dataset = crossed([20], 1)
+    dataset.settings[0, 0] = 1.4
+    splits = split_prompts(dataset, CONFIG)
+    holder = next(part for part, prompts in asdict(splits).items() if dataset.prompt_ids[0] in prompts)
+    missing = splits.missing_settings(dataset)
+    assert missing == {part: [] if part == holder else [(1.4, 1.0)] for part in ("train", "validation", "test")}
+
+
+def test_large_shares_of_few_prompts_leave_some_to_train_on():
+    splits = split_prompts(crossed([10], 2), replace(CONFIG, test_share=0.9, validation_share=0.05))
+    assert [len(part) for part in asdict(splits).values()] == [1, 1, 8]

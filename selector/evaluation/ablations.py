@@ -1,4 +1,4 @@
-"""What the linear model learns from which inputs and from how much data, cross-validated over the training prompts.
+"""Ablations of inputs and learning curves of the linear model, cross-validated over the training prompts.
 
 Held-out prompts have no part in it, since settings such as `train.inputs` are chosen by what it finds. Every root is
 scored once, by a model that saw no root of its prompt; so all prompts count, and differences of a percent show. It is
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from selector.dataset.records import RootDataset
-from selector.evaluation.metrics import Scores
+from selector.evaluation.metrics import PolicyScores
 from selector.features import HIDDEN
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import best_actions, network_inputs
@@ -48,7 +48,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Finding(NamedTuple):
+class StudyResult(NamedTuple):
     """Throughput over that of the best static tree, chosen on the same training prompts.
 
     Attributes:
@@ -140,7 +140,7 @@ class Learner:
     def ratio(self, outcome: PolicyResult, counts: Floats, level: float) -> Interval:
         """Throughput over that of the static trees; `counts [resamples, prompts]` are the bootstrap's."""
         outcomes = {"learner": outcome, "best_static": self.static}
-        return Scores(self.verifier, self.roots, outcomes, counts, level).ratio("learner", "best_static")
+        return PolicyScores(self.verifier, self.roots, outcomes, counts, level).ratio("learner", "best_static")
 
 
 def study(
@@ -152,7 +152,7 @@ def study(
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
-) -> dict[str, list[Finding]]:
+) -> dict[str, list[StudyResult]]:
     """By verifier: ablations with all data, and all inputs with less data; none for fewer than ten prompts."""
     names, prompts = np.unique(dataset.prompt_ids, return_inverse=True)
     if len(names) < FEWEST_PROMPTS:
@@ -164,19 +164,19 @@ def study(
     folds = {share: make_folds(inputs, prompts, shape, share, seed) for share in SHARES}
     counts = resample_counts(len(names), resamples, seed)
     return {
-        verifier: _findings(Learner(dataset, verifier, profile, folds[1.0]), folds, counts, level)
+        verifier: _study_one(Learner(dataset, verifier, profile, folds[1.0]), folds, counts, level)
         for verifier in verifiers
     }
 
 
-def _findings(learner: Learner, folds: dict[float, list[Fold]], counts: Floats, level: float) -> list[Finding]:
+def _study_one(learner: Learner, folds: dict[float, list[Fold]], counts: Floats, level: float) -> list[StudyResult]:
     found = {}
 
-    def finding(kind: str, variant: str, blocks: tuple[str, ...], share: float) -> Finding:
+    def finding(kind: str, variant: str, blocks: tuple[str, ...], share: float) -> StudyResult:
         if (blocks, share) not in found:
             found[blocks, share] = learner.ratio(learner.outcome(folds[share], blocks), counts, level)
         num_prompts = float(np.mean([fold.num_prompts for fold in folds[share]]))
-        return Finding(kind, variant, found[blocks, share], num_prompts)
+        return StudyResult(kind, variant, found[blocks, share], num_prompts)
 
     ablations = [finding("ablation", name, blocks, 1.0) for name, blocks in VARIANTS.items()]
     return [*ablations, *(finding("learning curve", f"{share:.1%}", BLOCKS, share) for share in SHARES)]

@@ -1,11 +1,11 @@
-"""Where a policy wins and where it loses: every task at every sampling setting."""
+"""Throughput ratios of a policy by task and sampling setting, and shares of roots and prompts where it loses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from selector.evaluation.metrics import Scores
+from selector.evaluation.metrics import PolicyScores
 from selector.offline.baselines import PolicyResult
 from selector.offline.labelled_roots import Mask
 from selector.statistics import Interval, prompt_sums, resample_counts
@@ -29,7 +29,7 @@ class Cell(NamedTuple):
         return self.ratio.value is not None and self.ratio.value < LOSS
 
 
-def cell_table(scores: Scores, policy: str, baseline: str = "best_static", seed: int = 0) -> list[Cell]:
+def cell_table(scores: PolicyScores, policy: str, baseline: str = "best_static", seed: int = 0) -> list[Cell]:
     """One cell for each task and setting that occurs; intervals need at least four prompts."""
     roots, table = scores.roots, []
     for task in range(len(roots.task_names)):
@@ -46,7 +46,7 @@ def cell_table(scores: Scores, policy: str, baseline: str = "best_static", seed:
     return table
 
 
-def _part(scores: Scores, mask: Mask, policies: Sequence[str], seed: int) -> Scores:
+def _part(scores: PolicyScores, mask: Mask, policies: Sequence[str], seed: int) -> PolicyScores:
     """Some policies on some roots, whole trajectories, with resamples of the prompts that these are of."""
     roots = scores.roots.subset(mask)
     outcomes = {
@@ -54,7 +54,7 @@ def _part(scores: Scores, mask: Mask, policies: Sequence[str], seed: int) -> Sco
         for name, played in scores.outcomes.items() if name in policies
     }  # fmt: skip
     counts = resample_counts(len(roots.prompt_names), len(scores.counts), seed)
-    return Scores(scores.verifier, roots, outcomes, counts, scores.level)
+    return PolicyScores(scores.verifier, roots, outcomes, counts, scores.level)
 
 
 class Losses(NamedTuple):
@@ -74,7 +74,7 @@ class Losses(NamedTuple):
     worst_ratio: float
 
 
-def losses(scores: Scores, policy: str, baseline: str = "best_static") -> Losses:
+def losses(scores: PolicyScores, policy: str, baseline: str = "best_static") -> Losses:
     """How often and how much `policy` is below `baseline`, by labels that carry noise."""
     ours, theirs = scores.outcomes[policy], scores.outcomes[baseline]
     gain = ours.efficiency - theirs.efficiency - (ours.seconds - theirs.seconds) / theirs.token_seconds

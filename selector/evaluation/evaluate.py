@@ -19,7 +19,7 @@ from selector.dataset.records import RootDataset
 from selector.errors import UserError
 from selector.evaluation.ablations import study
 from selector.evaluation.cells import cell_table, losses
-from selector.evaluation.metrics import Scores, metric_rows
+from selector.evaluation.metrics import PolicyScores, metric_rows
 from selector.evaluation.references import reference_outcomes
 from selector.evaluation.report.charts import overview_chart
 from selector.evaluation.report.prose import combinations
@@ -196,7 +196,7 @@ def _evaluate_verifier(
         selected, predicted = selector_outcomes(checkpoints, test, roots)
         outcomes |= selected
     outcomes |= {"oracle": baselines.oracle(roots), "oracle_in_sample": baselines.oracle_in_sample(roots)}
-    scores = Scores(verifier, roots, outcomes, counts, config.level)
+    scores = PolicyScores(verifier, roots, outcomes, counts, config.level)
     if not checkpoints:
         return VerifierResult(scores, static_rate)
     cells = tuple(cell_table(scores, "selector", seed=config.seed))

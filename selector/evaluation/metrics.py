@@ -1,4 +1,4 @@
-"""Figures with intervals from the outcomes of all policies with one verifier."""
+"""Figures with intervals of all policies with one verifier, on the test roots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METRICS = (
 
 
 @dataclass(frozen=True)
-class Scores:
+class PolicyScores:
     """Throughputs of the policies with one verifier, and their bootstrap draws.
 
     Attributes:
@@ -58,7 +58,7 @@ class Scores:
         draws = resampled_rates(self._tokens, self._sums(steps)[:, None], self.counts)[:, 0]
         return percentile_interval(1 / steps.mean(), draws, self.level)
 
-    def ratio(self, policy: str, baseline: str, other: Scores | None = None) -> Interval:
+    def ratio(self, policy: str, baseline: str, other: PolicyScores | None = None) -> Interval:
         """Throughput over that of a baseline, of this verifier or of an`other`, on the same resamples."""
         (value, draws), (base, base_draws) = self.rates[policy], (other or self).rates[baseline]
         return percentile_interval(value / base, draws / base_draws, self.level)
@@ -80,7 +80,7 @@ class Scores:
         return prompt_sums(values, self.roots.prompts, len(self.roots.prompt_names))
 
 
-def metric_rows(scores: Scores, best_verifier: Scores) -> list[dict[str, Any]]:
+def metric_rows(scores: PolicyScores, best_verifier: PolicyScores) -> list[dict[str, Any]]:
     """All metrics of all policies with one verifier; `best_verifier` has the fastest static tree on training roots."""
     rows = []
     for policy in scores.outcomes:

@@ -1,4 +1,4 @@
-"""Simple selectors on the same features: what a network must beat to be worth its name."""
+"""Reference selectors on the same features: ridge regression, gradient boosting, an entropy rule."""
 
 from __future__ import annotations
 

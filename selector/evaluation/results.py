@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from selector.evaluation.ablations import Finding
+from selector.evaluation.ablations import StudyResult
 from selector.evaluation.cells import Cell, Losses
-from selector.evaluation.metrics import Scores
+from selector.evaluation.metrics import PolicyScores
 from selector.offline.baselines import SMALL_GAP, score_policy
 from selector.statistics import Floats, Interval
 from selector.trees.expansion import ActionSpace, Expansion
@@ -27,12 +27,12 @@ class VerifierResult:
         findings: of the study.
     """
 
-    scores: Scores
+    scores: PolicyScores
     static_rate: float
     predicted: Floats | None = None
     cells: tuple[Cell, ...] = ()
     losses: Losses | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[StudyResult, ...] = ()
 
     @property
     def verifier(self) -> str:

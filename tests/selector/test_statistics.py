@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from selector.evaluation.metrics import Scores
+from selector.evaluation.metrics import PolicyScores
 from selector.latency import LatencyProfile
 from selector.offline.baselines import oracle, plain_decoding, score_policy, static_policies
 from selector.offline.labelled_roots import build_roots
@@ -37,7 +37,7 @@ def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 def test_a_policy_against_itself_has_no_spread(profile: LatencyProfile) -> None:
     roots = build_roots(make_dataset(noise=0.2), "specinfer", profile)
     outcomes = {"plain": plain_decoding(roots), "best_static": score_policy(roots, np.full(len(roots), 4), roots.times)}
-    scores = Scores("specinfer", roots, outcomes, resample_counts(24, 100, 0), 0.95)
+    scores = PolicyScores("specinfer", roots, outcomes, resample_counts(24, 100, 0), 0.95)
     assert scores.ratio("best_static", "best_static") == pytest.approx((1.0, 1.0, 1.0))
     spread = scores.throughput("best_static")
     assert spread.low < spread.value < spread.high
@@ -46,7 +46,7 @@ def test_a_policy_against_itself_has_no_spread(profile: LatencyProfile) -> None:
 def test_gap_recovered_is_0_for_the_static_tree_and_1_for_the_oracle(profile: LatencyProfile) -> None:
     roots = build_roots(make_dataset(), "specinfer", profile)
     outcomes = {"plain": plain_decoding(roots), **static_policies(roots, roots), "oracle": oracle(roots)}
-    scores = Scores("specinfer", roots, outcomes, resample_counts(24, 200, 0), 0.95)
+    scores = PolicyScores("specinfer", roots, outcomes, resample_counts(24, 200, 0), 0.95)
     assert scores.gap_recovered("best_static") == pytest.approx((0.0, 0.0, 0.0))
     assert scores.gap_recovered("oracle") == pytest.approx((1.0, 1.0, 1.0))
 

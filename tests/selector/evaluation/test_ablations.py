@@ -5,14 +5,14 @@ from itertools import pairwise
 import pytest
 import torch
 
-from selector.evaluation.ablations import SHARES, VARIANTS, Finding, make_folds, study, used_columns
+from selector.evaluation.ablations import SHARES, VARIANTS, StudyResult, make_folds, study, used_columns
 from selector.latency import LatencyProfile
 from selector.network.network import BLOCKS, INPUTS, Inputs, NetworkShape, RootEncoder
 from tests.support.evaluation_worlds import make_dataset
 
 
 @pytest.fixture(scope="module")
-def findings() -> dict[str, Finding]:
+def findings() -> dict[str, StudyResult]:
     """The first scalar tells everything, the hidden states nothing."""
     from tests.support.evaluation_worlds import make_profile
 
@@ -20,7 +20,7 @@ def findings() -> dict[str, Finding]:
     return {finding.variant: finding for finding in found["specinfer"]}
 
 
-def test_what_matters_is_found(findings: dict[str, Finding]) -> None:
+def test_what_matters_is_found(findings: dict[str, StudyResult]) -> None:
     assert list(findings)[: len(VARIANTS)] == list(VARIANTS)
     assert {f"without {name}" for name in BLOCKS} < set(findings)
     full, scalars, hidden = (findings[name].ratio for name in ("all inputs", "no hidden states", "hidden states only"))
@@ -29,7 +29,7 @@ def test_what_matters_is_found(findings: dict[str, Finding]) -> None:
     assert hidden.value < full.value - 0.01
 
 
-def test_more_data_is_better_and_is_counted(findings: dict[str, Finding]) -> None:
+def test_more_data_is_better_and_is_counted(findings: dict[str, StudyResult]) -> None:
     curve = [findings[share] for share in ("12.5%", "25.0%", "50.0%", "100.0%")]
     assert [finding.num_prompts for finding in curve] == [3, 6, 12, 24]
     assert curve[-1].ratio == findings["all inputs"].ratio

@@ -105,18 +105,18 @@ def _chosen(result: VerifierResult) -> list[dict[str, Any]]:
 
 
 def _trained(result: VerifierResult, subject: Subject) -> list[dict[str, Any]]:
-    """One row a training seed: its ratio, its head, and the model that validation kept."""
+    """One row a training seed: its ratio, its head, the model that validation kept, and what decoding runs."""
     return [
-        {"ratio": ratio, "head": selector.config.default_head, "kept": _kept(selector.config.metrics),
-         "data": selector.config.data_hash[:12]}
+        {"ratio": ratio, "head": selector.config.default_head, "model": _model(selector.config.metrics),
+         "runs": "selector" if selector.beats_static else "static tree", "data": selector.config.data_hash[:12]}
         for ratio, selector in zip(result.run_ratios("selector"), subject.selectors(result.verifier), strict=True)
     ]  # fmt: skip
 
 
-def _kept(metrics: Mapping[str, float]) -> str:
+def _model(metrics: Mapping[str, float]) -> str:
     if not {"learned", "corrected"} <= metrics.keys():
         return "not recorded"
-    return "one tree for all roots" if not metrics["learned"] else "MLP" if metrics["corrected"] else "linear model"
+    return "static" if not metrics["learned"] else "mlp" if metrics["corrected"] else "ridge"
 
 
 def _facts(subject: Subject) -> dict[str, str]:

@@ -147,7 +147,11 @@ def test_every_seed_is_told_with_its_interval(tmp_path: Path, profile: LatencyPr
     seeds = [
         make_checkpoint(metrics=metrics),
         make_checkpoint(easy=(1, 0, 0), metrics=metrics | {"learned": 0.0}, default_head="regressor"),
-        make_checkpoint(easy=(2, 0, 3), metrics=metrics | {"corrected": 1.0}, default_head="regressor"),
+        make_checkpoint(
+            easy=(2, 0, 3),
+            metrics=metrics | {"corrected": 1.0, "validation_ratio_to_static": 0.99},
+            default_head="regressor",
+        ),
     ]
     rows = evaluate(seeds, make_dataset(), profile, CONFIG, tmp_path, test_prompts=TEST)
     for policy in ("selector", "selector_policy", "selector_regressor"):
@@ -157,8 +161,8 @@ def test_every_seed_is_told_with_its_interval(tmp_path: Path, profile: LatencyPr
             assert {**told, "metric": "ratio_to_best_static"} == pytest.approx(alone)
     assert not any("_seed_" in row["metric"] for row in rows_of(seeds[:1], make_dataset(), profile))
     seen = [row[1:] for row in Page(tmp_path).table("Training seeds")]
-    assert [(head, kept) for _, head, kept, _ in seen] == [
-        ("policy", "linear model"), ("regressor", "one tree for all roots"), ("regressor", "MLP"),
+    assert [(head, model, runs) for _, head, model, runs, _ in seen] == [
+        ("policy", "ridge", "selector"), ("regressor", "static", "selector"), ("regressor", "mlp", "static tree"),
     ]  # fmt: skip
     ratios = [figure(rows, "selector", f"ratio_to_best_static_seed_{number}") for number in (1, 2, 3)]
     assert [ratio for ratio, *_ in seen] == [f"{Interval(row['value'], row['low'], row['high']):.3f}" for row in ratios]

@@ -9,7 +9,6 @@ from data_gen.prompts.prompts import Prompt
 from selector.artifacts import content_hash
 from selector.config import GenerateConfig
 from selector.distributions import Sampling
-from selector.errors import UserError
 from selector.trees.verifiers import get_verifier
 
 
@@ -38,9 +37,10 @@ def plan_units(config: GenerateConfig, prompts: list[Prompt]) -> list[WorkUnit]:
     """The units of a run. Prompt `i` of a task takes settings `i .. i + settings_per_prompt - 1`, in a circle.
 
     Tasks take turns, so that a data set that was stopped early holds something of each. The system prompt becomes
-    part of the prompts, and thereby of the units' ids.
+    part of the prompts, and thereby of the units' ids. Raises UserError for an unknown verifier.
     """
-    check_generate(config)
+    for name in config.verifiers:
+        get_verifier(name)
     tasks: dict[str, list[tuple[int, Prompt]]] = defaultdict(list)
     for index, prompt in enumerate(prompts):
         tasks[prompt.task].append((index, prompt.with_system(config.system_prompt)))
@@ -66,21 +66,3 @@ def _floats(setting: tuple[float, float]) -> tuple[float, float]:
     """So that 1 and 1.0 give the same id."""
     temperature, top_p = setting
     return float(temperature), float(top_p)
-
-
-def check_generate(config: GenerateConfig) -> None:
-    """UserError that names the first value that cannot work."""
-    for name in ("max_new_tokens", "root_every", "settings_per_prompt"):
-        if getattr(config, name) < 1:
-            raise UserError(f"generate.{name} is {getattr(config, name)}: give 1 or more.")
-    if config.num_samples < 2 or config.num_samples % 2:
-        raise UserError(f"generate.num_samples is {config.num_samples}: give an even number, 2 or more.")
-    if len({tuple(setting) for setting in config.settings}) != len(config.settings) or not config.settings:
-        raise UserError(f"generate.settings is {config.settings}: give different (temperature, top-p) pairs.")
-    if config.settings_per_prompt > len(config.settings):
-        message = f"generate.settings_per_prompt is {config.settings_per_prompt}: there are only"
-        raise UserError(f"{message} {len(config.settings)} settings.")
-    if len(set(config.verifiers)) != len(config.verifiers) or not config.verifiers:
-        raise UserError(f"generate.verifiers is {config.verifiers}: name one verifier or more, each once.")
-    for name in config.verifiers:
-        get_verifier(name)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from selector.errors import UserError
+from selector.config import DecodeConfig, check_sampling
 
 NUCLEUS_CANDIDATES = (64, 1024, 8192)
 TEMPERATURES = 1e-37, 1e37  # float32 holds these and their reciprocals; the laws beyond are the same up to rounding
@@ -27,16 +26,12 @@ class Sampling:
     top_k: int = 0
 
     def __post_init__(self) -> None:
-        for name, kind in (("temperature", Real), ("top_p", Real), ("top_k", Integral)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, kind):
-                raise UserError(f"{name} is {value!r}: give a {'whole ' * (kind is Integral)}number.")
-        if not 0 <= self.temperature < float("inf"):
-            raise UserError(f"temperature is {self.temperature}: give a finite number that is 0 (greedy) or more.")
-        if not 0 < self.top_p <= 1:
-            raise UserError(f"top_p is {self.top_p}: give a number above 0 and at most 1.")
-        if self.top_k < 0:
-            raise UserError(f"top_k is {self.top_k}: give 0 (all tokens) or more.")
+        check_sampling(self.temperature, self.top_p, self.top_k)
+
+    @classmethod
+    def of(cls, settings: DecodeConfig) -> Sampling:
+        """That of decoding settings."""
+        return cls(settings.temperature, settings.top_p, settings.top_k)
 
 
 def warp(logits: Tensor, sampling: Sampling) -> Tensor:
@@ -52,25 +47,6 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
     if sampling.top_p < 1:
         logits = logits.masked_fill(_outside_nucleus(logits, sampling.top_p), float("-inf"))
     return torch.softmax(logits, -1)
-
-
-def undefined(probs: Tensor) -> list[int]:
-    """Rows of `probs [rows, vocab]`, as `warp` makes them, that are no distribution.
-
-    Their logits held NaN, infinity, or nothing but minus infinity. Softmax spreads that over the whole row, so the
-    first column tells. Greedy rows always are a distribution: the largest of such logits is NaN, as for transformers.
-    """
-    rows: list[int] = probs[:, 0].isnan().nonzero()[:, 0].tolist()
-    return rows
-
-
-def refuse_undefined(probs: Tensor, model: str) -> None:
-    """A UserError if a row of the `model`'s `probs [rows, vocab]` is no distribution."""
-    if undefined(probs):
-        raise UserError(
-            f"{model} gives no distribution for the next token (its logits hold NaN or infinity): "
-            "load it in a wider dtype, such as float32, or take other weights."
-        )
 
 
 def _outside_nucleus(logits: Tensor, top_p: float) -> Tensor:

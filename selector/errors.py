@@ -1,5 +1,11 @@
-"""The one error that is meant for people: the command line prints its sentence and exits with code 2."""
+"""The error that is meant for people, and the line that a library's error is quoted with."""
 
 
 class UserError(ValueError):
-    """Bad input. The message is one sentence that names the field, the value and the way out."""
+    """Bad input: the command line prints its message, one sentence that names field, value and way out, and exits 2."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message without its full stop; the name of its type where it has no message."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from selector.distributions import Sampling
 from selector.trees.expansion import ActionSpace
 
 
@@ -42,14 +41,3 @@ def checked_space(name: str, value: Any) -> tuple[int, int, int]:
     branches, trunk, length = value
     ActionSpace(branches, trunk, length)
     return branches, trunk, length
-
-
-def check_draft_warp(value: Any) -> None:
-    """`same`, or the draft's own temperature and top-p."""
-    if value == "same":
-        return
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise ValueError(f"draft_warp is {value!r}, neither 'same' nor (temperature, top-p)")
-    for number in value:
-        check_number("draft_warp", number)
-    Sampling(*value)

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from data_gen.distillation.acceptance import acceptance_per_prompt, with_interval
 from data_gen.distillation.sampling import sample_shards
-from data_gen.distillation.settings import check_settings, check_target
+from data_gen.distillation.settings import check_target
 from data_gen.distillation.shards import frequent_tokens
 from data_gen.distillation.training import DraftTraining
 from data_gen.prompts.prompts import load_prompts
@@ -33,7 +33,6 @@ def distill(config: Config, folder: Path, work: Path) -> None:
     settings = config.distill
     if (folder / "config.json").exists():
         raise UserError(f"out is {str(folder)!r}: it already holds a draft; choose another folder.")
-    check_settings(settings)
     load_prompts(config.generate.prompts, config.generate.prompts_per_task)
     target, tokenizer = load_target(config.pair)
     vocab_size = target.config.vocab_size

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from data_gen.labelling.label_unit import label_unit
-from data_gen.prompts.prompts import render
 from data_gen.work_units import WorkUnit
 from selector.config import Config
 from selector.dataset.manifest import Manifest, Unit
 from selector.dataset.records import RootRecord, to_table, write_table
+from selector.engine.prompts import encode_chat
 from selector.errors import UserError
 from selector.trees.expansion import ActionSpace
 
@@ -110,7 +110,7 @@ def labeller(config: Config, pair: Pair) -> LabelUnit:
     space = ActionSpace(*astuple(config.action_space))
 
     def label(unit: WorkUnit) -> list[RootRecord]:
-        tokens = render(unit.prompt, pair.tokenizer, config.generate.chat_template)
+        tokens = encode_chat(pair.tokenizer, unit.prompt.messages, config.generate.chat_template)
         check_positions(pair, len(tokens), config.generate.max_new_tokens, space.limits.max_depth)
         return label_unit(pair.target, pair.draft, tokens, unit, config.generate, space, pair.end_ids)
 

@@ -1,4 +1,4 @@
-"""Prompts: the built-in ones, JSONL files, and the paper's five hub sets; and their chat-template rendering."""
+"""Prompts: the built-in ones, JSONL files, and the paper's five hub sets."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 from data_gen.prompts.hub_loading import find_set, load_rows
 from data_gen.prompts.hub_sets import HUB_SETS
+from selector.engine.prompts import encode_chat
 from selector.errors import UserError
 
 BUILTIN = "builtin"
@@ -65,28 +66,9 @@ def load_prompts(sources: Sequence[str], per_task: int = 0) -> list[Prompt]:
     return prompts
 
 
-def render(prompt: Prompt, tokenizer: Any, chat_template: bool) -> list[int]:
-    """Token ids of the prompt, up to where the answer begins; `tokenizer` is a transformers tokenizer.
-
-    Without the template the contents are joined by blank lines.
-    """
-    messages = [dict(message) for message in prompt.messages]
-    if not chat_template:
-        text = "\n\n".join(message["content"] for message in messages)
-        tokens = tokenizer(text).input_ids
-    elif tokenizer.chat_template is None:
-        raise UserError("chat_template is true, but the target's tokenizer has none: set chat_template to false.")
-    else:
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        tokens = tokenizer(text, add_special_tokens=False).input_ids
-    if not tokens:
-        raise UserError(f"prompt {prompt.id!r} has no tokens: give it a text.")
-    return [int(token) for token in tokens]
-
-
 def rendered(prompts: Sequence[Prompt], tokenizer: Any, chat_template: bool, seed: int) -> list[list[int]]:
     """Token ids of all prompts in an order drawn by `seed`, so that the tasks are mixed."""
-    ids = [render(prompt, tokenizer, chat_template) for prompt in prompts]
+    ids = [encode_chat(tokenizer, prompt.messages, chat_template) for prompt in prompts]
     random.Random(seed).shuffle(ids)
     return ids
 

@@ -14,8 +14,8 @@ from data_gen.prompts.prompts import Prompt, load_prompts, rendered
 from selector.artifacts import check_file, write_json
 from selector.bench.throughput import bench_decode, verdict
 from selector.config import Config, DecodeConfig
-from selector.decoding.checks import check_decode
 from selector.decoding.decoder import Decoder
+from selector.decoding.policies import FixedPolicy, fixed_tree
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
 from selector.errors import UserError
@@ -25,43 +25,51 @@ from selector.trees.expansion import Expansion
 from selector.trees.verifiers import get_verifier
 
 
-def bench_command(arguments: Any, config: Config) -> int:
+def bench_command(
+    config: Config,
+    folders: Sequence[Path],
+    static: Sequence[str],
+    verifier: str,
+    profile: Path | None,
+    sources: Sequence[str],
+    prompts_per_task: int,
+    pairs: Sequence[tuple[float, float]],
+    assisted: bool = True,
+    require_speedup: float | None = None,
+    json: Path | None = None,
+) -> int:
     """Run the arms in turn and print the table.
 
-    Exit code 1 when no decoder finished a run, and when `--require-speedup` is not met.
+    `folders` hold selectors, `static` are trees that run with `verifier`, `sources` name prompts, and `pairs` are
+    (temperature, top-p). Exit code 1 when no decoder finished a run, and when `require_speedup` is not met.
     """
-    from selector.evaluation.evaluate import check_config  # with its plots, which `ddte decode` does not need
-
-    check_decode(config.decode)
-    check_config(config.evaluate)
-    get_verifier(arguments.verifier)
-    if arguments.json:
-        check_file("json", arguments.json)
-    prompts = load_prompts(arguments.prompts, arguments.prompts_per_task)
-    settings = bench_settings(arguments.settings, config.decode)
-    expansions = [Expansion.parse(text) for text in arguments.static]
-    twice = next((folder for folder in arguments.checkpoint if arguments.checkpoint.count(folder) > 1), None)
+    fixed_tree(config.decode.policy)
+    get_verifier(verifier)
+    if json:
+        check_file("json", json)
+    prompts = load_prompts(sources, prompts_per_task)
+    settings = bench_settings(pairs, config.decode)
+    expansions = [Expansion.parse(text) for text in static]
+    twice = next((folder for folder in folders if folders.count(folder) > 1), None)
     if twice is not None:
         raise UserError(f"checkpoint names {str(twice)!r} twice: give each folder once.")
-    checkpoints = [SelectorCheckpoint.load(folder) for folder in arguments.checkpoint]
-    times = LatencyProfile.load(arguments.profile) if arguments.profile else None
+    checkpoints = [SelectorCheckpoint.load(folder) for folder in folders]
+    times = LatencyProfile.load(profile) if profile else None
     if not expansions and not checkpoints:
         raise UserError("checkpoint and static are empty: name a selector's checkpoint or an expansion to measure.")
     pair = load_pair(config.pair)
-    decoders, against = build_arms(
-        pair, arguments.checkpoint, checkpoints, expansions, arguments.verifier, times, config.decode.guard
-    )
+    decoders, against = build_arms(pair, folders, checkpoints, expansions, verifier, times, config.decode)
     console = Console()
-    rows = measure(pair, decoders, against, prompts, settings, arguments, config, console)
+    rows = measure(pair, decoders, against, prompts, settings, assisted, config, console)
     console.print(bench_table(rows))
     console.print(verdict(rows))
     for row in rows:
         if row.get("ratio_to_static"):
             interval = f"{row['ratio_to_static']:.3f} [{row['static_low']:.3f}, {row['static_high']:.3f}]"
             console.print(f"{row['arm']} runs at {interval} times {row['against']}.")
-    if arguments.json:
-        write_json(arguments.json, rows)
-    return exit_code([row for row in rows if row["arm"] in decoders], arguments.require_speedup, console)
+    if json:
+        write_json(json, rows)
+    return exit_code([row for row in rows if row["arm"] in decoders], require_speedup, console)
 
 
 def bench_settings(pairs: Sequence[tuple[float, float]], settings: DecodeConfig) -> list[Sampling]:
@@ -89,19 +97,23 @@ def build_arms(
     expansions: Sequence[Expansion],
     verifier: str,
     times: LatencyProfile | None,
-    guard: bool,
+    decode: DecodeConfig,
 ) -> tuple[dict[str, Decoder], dict[str, str]]:
-    """For each checkpoint its selector, guarded or not, and its best static tree; then the expansions asked for.
+    """For each checkpoint what `ddte decode` runs and its best static tree; then the expansions asked for.
 
-    Static trees have no guard: they show what they cost. Arms of checkpoints that share a verifier carry their
-    `folders` in their names. The second result names the static tree of each selector.
+    The first is named `selector`, or after the tree that `decode.policy` names or that stands in for a selector that
+    did not pay. Static trees have no guard: they show what they cost. Arms of checkpoints that share a verifier carry
+    their `folders` in their names. The second result names the static tree of each selector.
     """
     arms, against = {}, {}
     for name, checkpoint in zip(arm_names(folders, checkpoints), checkpoints, strict=True):
         own, static = checkpoint.config.verifier, Expansion(*checkpoint.config.best_static)
-        arms[f"{name} selector"] = Decoder.with_selector(pair, checkpoint, times, guard=guard)
+        decoder = Decoder.with_selector(pair, checkpoint, times, decode.policy, decode.guard)
+        tree = decoder.policy.expansion if isinstance(decoder.policy, FixedPolicy) else None
+        arm = f"{name} as decode runs it {tree}" if tree else f"{name} selector"
+        arms[arm] = decoder
         arms[f"{name} static {static}"] = Decoder(pair, own, static, checkpoint.config.draft_warp)
-        against[f"{name} selector"] = f"{name} static {static}"
+        against[arm] = f"{name} static {static}"
     for expansion in expansions:
         arms[f"{verifier} static {expansion}"] = Decoder(pair, verifier, expansion)
     return arms, against
@@ -122,20 +134,20 @@ def measure(
     against: dict[str, str],
     prompts: Sequence[Prompt],
     settings: Sequence[Sampling],
-    arguments: Any,
+    assisted: bool,
     config: Config,
     console: Console,
 ) -> list[dict[str, Any]]:
     """Rows of `bench_decode`, with a progress bar and prompts of all tasks mixed."""
     ids = rendered(prompts, pair.tokenizer, config.generate.chat_template, config.decode.seed)
-    runs = len(ids) * len(settings) * (len(decoders) + 1 + arguments.assisted)
+    runs = len(ids) * len(settings) * (len(decoders) + 1 + assisted)
     console.print(
         f"{len(ids)} prompts, {len(settings)} settings, {runs} runs of up to {config.decode.max_new_tokens} tokens."
     )
     with Progress(console=console) as progress:
         bar = progress.add_task("decoding", total=1.0)
         return bench_decode(
-            pair, decoders, ids, settings, config.decode.max_new_tokens, against=against, assisted=arguments.assisted,
+            pair, decoders, ids, settings, config.decode.max_new_tokens, against=against, assisted=assisted,
             seed=config.decode.seed, resamples=config.evaluate.bootstrap, level=config.evaluate.level,
             progress=lambda done: progress.update(bar, completed=done),
         )  # fmt: skip

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from data_gen.labelling.label_unit import SECTIONS, label_unit
-from data_gen.prompts.prompts import load_prompts, render
+from data_gen.prompts.prompts import load_prompts
 from data_gen.work_units import WorkUnit, plan_units
 from selector.artifacts import check_file, write_json
 from selector.config import Config
 from selector.decoding.stats import Stopwatch
 from selector.engine.drafting import draft_tree, start_root
 from selector.engine.language_model import LanguageModel, prefill
+from selector.engine.prompts import encode_chat
 from selector.engine.scoring import score_tree
 from selector.errors import UserError
 from selector.trees.expansion import ActionSpace, Expansion
@@ -49,7 +50,8 @@ def bench_generate(
         from selector.engine.huggingface import load_pair
 
         pair = load_pair(config.pair)
-    units = [(unit, render(unit.prompt, pair.tokenizer, config.generate.chat_template)) for unit in planned[:num_units]]
+    template = config.generate.chat_template
+    units = [(unit, encode_chat(pair.tokenizer, unit.prompt.messages, template)) for unit in planned[:num_units]]
     warm_up = replace(config, generate=replace(config.generate, max_new_tokens=1))
     measure(pair, *units[0], warm_up, ActionSpace(2, 0, 1))
     rows = [measure(pair, unit, tokens, config, space) for unit, tokens in units]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from torch.profiler import ProfilerActivity, profile
 from data_gen.prompts.prompts import load_prompts, rendered
 from selector.artifacts import check_file, write_json
 from selector.config import Config
-from selector.decoding.checks import check_decode
 from selector.decoding.decoder import Decoder
 from selector.decoding.stats import DecodeStats
 from selector.distributions import Sampling
@@ -30,24 +30,29 @@ PRODUCTS = ("aten::mm", "aten::addmm", "mkldnn::_linear_pointwise")
 WARM_UP_TOKENS, PROFILED_TOKENS = 8, 24
 
 
-def bench_step(arguments: Any, config: Config) -> list[dict[str, Any]]:
-    """Decode prompts with both arms in turn, print the table, return its rows: one a section, and the whole step."""
-    sampling = check_decode(config.decode)
-    if arguments.json:
-        check_file("json", arguments.json)
-    expansion = Expansion.parse(arguments.static)
-    prompts = load_prompts(arguments.prompts, arguments.prompts_per_task)
+def bench_step(
+    config: Config, static: str, verifier: str, sources: Sequence[str], prompts_per_task: int, json: Path | None = None
+) -> list[dict[str, Any]]:
+    """Decode prompts with both arms in turn, print the table, return its rows: one a section, and the whole step.
+
+    `static` is the tree of every step, `verifier` its verifier; `sources` name prompts.
+    """
+    sampling, settings = Sampling.of(config.decode), config.decode
+    if json:
+        check_file("json", json)
+    expansion = Expansion.parse(static)
+    prompts = load_prompts(sources, prompts_per_task)
     pair, console = load_pair(config.pair), Console()
-    ids = rendered(prompts, pair.tokenizer, config.generate.chat_template, config.decode.seed)
-    decoders = [Decoder(arm, arguments.verifier, expansion) for arm in (_as_loaded(pair), pair)]
-    milliseconds = measure(decoders, ids, sampling, config.decode.max_new_tokens, config.decode.seed, console)
+    ids = rendered(prompts, pair.tokenizer, config.generate.chat_template, settings.seed)
+    decoders = [Decoder(arm, verifier, expansion) for arm in (_as_loaded(pair), pair)]
+    milliseconds = measure(decoders, ids, sampling, settings.max_new_tokens, settings.seed, console)
     rows = step_rows(milliseconds, config.evaluate.bootstrap, config.evaluate.level)
-    console.print(step_table(rows, f"{arguments.verifier} static {expansion}, {pair.dtype}".replace("torch.", "")))
+    console.print(step_table(rows, f"{verifier} static {expansion}, {pair.dtype}".replace("torch.", "")))
     for name, decoder in zip(("transformers", "ddte"), decoders, strict=True):
         share = product_share(decoder, ids[0], sampling)
         console.print(f"Linear layers are {share:.0%} of the computing time of decoding with passes of {name}.")
-    if arguments.json:
-        write_json(arguments.json, rows)
+    if json:
+        write_json(json, rows)
     return rows
 
 

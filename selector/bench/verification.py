@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,39 +19,37 @@ from selector.trees.verifiers import VERIFIERS, get_verifier
 
 GOALS = dict.fromkeys(("nss", "naive", "specinfer", "bv", "traversal"), 3.0)
 GOALS |= dict.fromkeys(("spectr", "ranked", "rbv", "gbv"), 6.0)
-SMALLEST = {"nodes": 3, "vocabularies": 100}
 
 
-def bench_verification(arguments: Any) -> int:
+def bench_verification(
+    nodes: Sequence[int],
+    vocabularies: Sequence[int],
+    verifiers: Sequence[str] | None = None,
+    seconds: float = 8.0,
+    json: Path | None = None,
+) -> None:
     """Measure each size, printing a table for each vocabulary as it is done, then which verifiers miss their goals."""
-    verifiers = arguments.verifiers or list(VERIFIERS)
-    check_arguments(arguments, verifiers)
+    names = verifiers or list(VERIFIERS)
+    for name in names:
+        get_verifier(name)
+    for field, sizes, least in (("nodes", nodes, 3), ("vocabularies", vocabularies, 100)):
+        if not sizes or min(sizes) < least:
+            raise UserError(f"{field} is {list(sizes)}: give sizes of {least} or more.")
+    if not seconds > 0:
+        raise UserError(f"seconds is {seconds}: give a time above 0.")
+    if json:
+        check_file("json", json)
     console = Console()
     threads = torch.get_num_threads()
     console.print(f"Multiples of the floor (one read of the laws, float32), 95% intervals; threads: {threads}.")
     rows: list[dict[str, Any]] = []
-    for vocab in arguments.vocabularies:
-        for nodes in arguments.nodes:
-            rows += measure(nodes, vocab, verifiers, arguments.seconds)
+    for vocab in vocabularies:
+        for size in nodes:
+            rows += measure(size, vocab, names, seconds)
         console.print(bench_table([row for row in rows if row["vocab"] == vocab]))
     console.print(verdict(rows))
-    if arguments.json:
-        write_json(arguments.json, rows)
-    return 0
-
-
-def check_arguments(arguments: Any, verifiers: Sequence[str]) -> None:
-    """A UserError names the first argument that cannot be measured."""
-    for name in verifiers:
-        get_verifier(name)
-    for field, least in SMALLEST.items():
-        sizes = getattr(arguments, field)
-        if not sizes or min(sizes) < least:
-            raise UserError(f"{field} is {sizes}: give sizes of {least} or more.")
-    if not arguments.seconds > 0:
-        raise UserError(f"seconds is {arguments.seconds}: give a time above 0.")
-    if arguments.json:
-        check_file("json", arguments.json)
+    if json:
+        write_json(json, rows)
 
 
 def measure(nodes: int, vocab: int, verifiers: Sequence[str], seconds: float) -> list[dict[str, Any]]:

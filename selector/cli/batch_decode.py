@@ -12,12 +12,13 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from data_gen.prompts.prompts import Prompt, load_prompts, render
-from selector.artifacts import as_json, write_text
+from data_gen.prompts.prompts import Prompt, load_prompts
+from selector.artifacts import write_text
 from selector.config import DecodeConfig
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
-from selector.errors import UserError
+from selector.engine.prompts import encode_chat
+from selector.errors import UserError, first_line
 
 STDIN = "-"
 
@@ -97,29 +98,17 @@ class Answers:
         return failures
 
 
-def decode_settings(arguments: Any) -> dict[str, Any]:
-    """What the text of a row depends on."""
-    return {
-        **as_json(arguments.decode),
-        "pair": as_json(arguments.pair),
-        "checkpoint": str(arguments.checkpoint),
-        "profile": str(arguments.profile) if arguments.profile else None,
-    }
-
-
-def answer(
-    decoder: Decoder, prompt: Prompt, decode: DecodeConfig, sampling: Sampling, settings: dict[str, Any]
-) -> dict[str, Any]:
+def answer(decoder: Decoder, prompt: Prompt, decode: DecodeConfig, settings: dict[str, Any]) -> dict[str, Any]:
     """One row. Each prompt has its own seed, which depends on the seed given and its id and on no other prompt."""
     seed = int.from_bytes(sha256(f"{decode.seed} {prompt.id}".encode()).digest()[:4], "big")
     row: dict[str, Any] = {"id": prompt.id, "prompt": prompt.digest, "seed": seed, "settings": settings}
-    tokenizer: Any = decoder.pair.tokenizer
     try:
-        ids = render(prompt, tokenizer, tokenizer.chat_template is not None)
-        generation = decoder.generate(ids, decode.max_new_tokens, sampling, seed)
+        ids = encode_chat(decoder.pair.tokenizer, prompt.messages)
+        generation = decoder.generate(ids, decode.max_new_tokens, Sampling.of(decode), seed)
+    except UserError as error:
+        return row | {"error": str(error)}
     except Exception as error:
-        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-        return row | {"error": kind + (str(error).strip().splitlines() or [""])[0]}
+        return row | {"error": f"{type(error).__name__}: {first_line(error)}"}
     return row | {
         "text": generation.text,
         "tokens": generation.tokens,
@@ -128,9 +117,7 @@ def answer(
     }
 
 
-def decode_all(
-    decoder: Decoder, prompts: Sequence[Prompt], answers: Answers, decode: DecodeConfig, sampling: Sampling
-) -> int:
+def decode_all(decoder: Decoder, prompts: Sequence[Prompt], answers: Answers, decode: DecodeConfig) -> int:
     """Answer what is left, with a progress bar on standard error; the exit code, 1 when a prompt failed."""
     console = Console(stderr=True)
     left = answers.left(prompts)
@@ -138,7 +125,7 @@ def decode_all(
         console.print(f"{answers.path}: {len(prompts) - len(left)} of {len(prompts)} prompts are there already.")
     columns = (TextColumn("decoding"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
-        rows = (answer(decoder, prompt, decode, sampling, answers.settings) for prompt in left)
+        rows = (answer(decoder, prompt, decode, answers.settings) for prompt in left)
         failures = answers.write(progress.track(rows, total=len(left)))
     for identity, error in failures:
         console.print(f"Failed: {identity}: {error}", markup=False, highlight=False)

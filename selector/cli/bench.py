@@ -3,166 +3,141 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from jsonargparse import ArgumentParser
-
-from selector.cli.parser import Verb, add_verbs, resolve_config
+from selector.cli.parser import Verb
+from selector.config import Config, EvaluateConfig
 from selector.errors import UserError
 
-
-def decode_flags(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--checkpoint", type=list[Path], default=[], help="selectors to measure, with their best static trees"
-    )
-    parser.add_argument("--static", type=list[str], default=[], help="static trees to measure, each (K, L1, L2)")
-    parser.add_argument("--verifier", type=str, default="traversal", help="verifier of the static trees")
-    parser.add_argument(
-        "--profile", type=Path, default=None, help="this machine's pass times (default: the checkpoints')"
-    )
-    _prompt_flags(parser)
-    parser.add_argument(
-        "--settings",
-        type=list[tuple[float, float]],
-        default=[],
-        help="(temperature, top-p) pairs (default: --decode's)",
-    )
-    parser.add_argument("--assisted", type=bool, default=True, help="measure transformers' assisted generation as well")
-    parser.add_argument(
-        "--require-speedup", type=float, default=None, help="exit 1 when the best arm is slower than this"
-    )
-    _json_flag(parser)
+TREES = ("(4, 0, 4)", "(4, 1, 3)", "(4, 2, 4)", "(4, 4, 4)")  # of the tables of `bench efficiency`
 
 
-def bench_decode(arguments: Any) -> int:
-    """Decoding throughput beside plain and assisted decoding."""
+def decode(
+    config: Config,
+    checkpoint: Path | list[Path] | None = None,
+    static: list[str] | None = None,
+    verifier: str = "traversal",
+    profile: Path | None = None,
+    prompts: list[str] | None = None,
+    prompts_per_task: int = 2,
+    settings: list[tuple[float, float]] | None = None,
+    assisted: bool = True,
+    require_speedup: float | None = None,
+    json: Path | None = None,
+) -> int:
+    """Throughput against plain and assisted decoding, interleaved.
+
+    The exit code is 1 when no decoder finished a run, and when the speed-up that is required is not met.
+
+    Args:
+        checkpoint: a selector's checkpoint folder or a list of them, measured beside their best static trees.
+        static: static trees to measure, each (K, L1, L2).
+        verifier: verifier of these static trees.
+        profile: this machine's pass times (default: the checkpoints').
+        prompts: `builtin`, JSONL files or hub sets (default: `builtin`).
+        prompts_per_task: prompts of each task; 0 takes all.
+        settings: (temperature, top-p) pairs (default: those of --decode).
+        assisted: measure transformers' assisted generation as well.
+        require_speedup: exit with 1 when the best decoder is slower than so many times plain.
+        json: write the rows here as well.
+    """
     from selector.bench.decode import bench_command
 
-    return bench_command(arguments, resolve_config(arguments))
+    folders = checkpoint if isinstance(checkpoint, list) else [checkpoint] if checkpoint else []
+    return bench_command(
+        config, folders, static or [], verifier, profile, prompts or ["builtin"], prompts_per_task, settings or [],
+        assisted, require_speedup, json,
+    )  # fmt: skip
 
 
-def step_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--static", type=str, default="(2, 0, 2)", help="the tree of every step, (K, L1, L2)")
-    parser.add_argument("--verifier", type=str, default="rbv", help="its verifier")
-    _prompt_flags(parser)
-    _json_flag(parser)
+def step(
+    config: Config,
+    static: str = "(2, 0, 2)",
+    verifier: str = "rbv",
+    prompts: list[str] | None = None,
+    prompts_per_task: int = 2,
+    json: Path | None = None,
+) -> None:
+    """Where a decoding step's time goes, with passes as transformers runs them and as ddte does.
+
+    Args:
+        static: the tree of every step, (K, L1, L2).
+        verifier: its verifier.
+        prompts: `builtin`, JSONL files or hub sets (default: `builtin`).
+        prompts_per_task: prompts of each task; 0 takes all.
+        json: write the rows here as well.
+    """
+    from selector.bench.step_time import bench_step
+
+    bench_step(config, static, verifier, prompts or ["builtin"], prompts_per_task, json)
 
 
-def bench_step(arguments: Any) -> None:
-    """Where the time of a decoding step goes."""
-    from selector.bench.step_time import bench_step as bench_steps
+def generate(config: Config, units: int = 4, json: Path | None = None) -> None:
+    """Roots a minute, where the time goes, and the cost of the same labels by one drawing an action.
 
-    bench_steps(arguments, resolve_config(arguments))
+    Args:
+        units: trajectories to label, the first of the plan.
+        json: write the rows here as well.
+    """
+    from selector.bench.generation import bench_generate
 
-
-def generate_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--units", type=int, default=4, help="trajectories to label, the first of the plan")
-    _json_flag(parser)
-
-
-def bench_generate(arguments: Any) -> None:
-    """Roots a minute beside one drawing an action."""
-    from selector.bench.generation import bench_generate as bench_data
-
-    bench_data(resolve_config(arguments), arguments.units, arguments.json)
+    bench_generate(config, units, json)
 
 
-def verification_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--nodes", type=list[int], default=[8, 16, 33, 65], help="sizes of the tree")
-    parser.add_argument(
-        "--vocabularies", type=list[int], default=[32_000, 49_152, 152_064, 262_144], help="sizes of the vocabulary"
-    )
-    parser.add_argument("--verifiers", type=list[str], default=[], help="names (default: all)")
-    parser.add_argument("--seconds", type=float, default=8.0, help="time for each pair of sizes")
-    _json_flag(parser)
+def verification(
+    nodes: tuple[int, ...] = (8, 16, 33, 65),
+    vocabularies: tuple[int, ...] = (32_000, 49_152, 152_064, 262_144),
+    verifiers: list[str] | None = None,
+    seconds: float = 8.0,
+    json: Path | None = None,
+) -> None:
+    """Time of a step's verification beside one read of its distributions.
+
+    Args:
+        nodes: sizes of the tree.
+        vocabularies: sizes of the vocabulary, in tokens.
+        verifiers: names (default: all).
+        seconds: time for each pair of sizes.
+        json: write the rows here as well.
+    """
+    from selector.bench.verification import bench_verification
+
+    bench_verification(nodes, vocabularies, verifiers, seconds, json)
 
 
-def bench_verification(arguments: Any) -> int:
-    """Time of each verifier beside one read of the laws."""
-    from selector.bench.verification import bench_verification as bench_verifiers
+def efficiency(
+    data: Path, evaluate: EvaluateConfig, actions: list[str] | None = None, json: Path | None = None
+) -> None:
+    """Tokens a step of every verifier on a data set's distributions, as markdown.
 
-    return bench_verifiers(arguments)
-
-
-def efficiency_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, required=True, help="a data set made by `ddte generate`")
-    parser.add_argument(
-        "--actions",
-        type=list[str],
-        default=["(4, 0, 4)", "(4, 1, 3)", "(4, 2, 4)", "(4, 4, 4)"],
-        help="trees to compare verifiers at, each (K, L1, L2)",
-    )
-    _json_flag(parser)
-
-
-def bench_efficiency(arguments: Any) -> None:
-    """Print block efficiencies of a data set's verifiers as markdown."""
+    Args:
+        data: a data set made by `ddte generate`.
+        actions: trees to compare verifiers at, each (K, L1, L2) (default: up to four, as far as they are labelled).
+        json: write the rows here as well.
+    """
     from selector.artifacts import check_file, write_json
     from selector.bench.block_efficiency import markdown, mean_efficiencies
     from selector.dataset.records import RootDataset
-    from selector.evaluation.evaluate import check_config
     from selector.trees.expansion import Expansion
 
-    check_config(arguments.evaluate)
-    if not arguments.actions:
+    if actions == []:
         raise UserError("actions is empty: give trees, each (K, L1, L2).")
-    actions = [Expansion.parse(text) for text in arguments.actions]
-    if arguments.json:
-        check_file("json", arguments.json)
-    dataset = RootDataset.load(arguments.data)
-    means = mean_efficiencies(dataset, actions, arguments.evaluate)
-    print(markdown(means, dataset, arguments.evaluate))
-    if arguments.json:
-        write_json(arguments.json, [mean.to_dict() for mean in means])
-
-
-def _prompt_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--prompts", type=list[str], default=["builtin"], help="`builtin` or JSONL files")
-    parser.add_argument("--prompts-per-task", type=int, default=2, help="prompts of each task")
-
-
-def _json_flag(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", type=Path, default=None, help="write the rows here as well")
+    chosen = [Expansion.parse(text) for text in actions or TREES]
+    if json:
+        check_file("json", json)
+    dataset = RootDataset.load(data)
+    labelled = dataset.manifest.space.expansions
+    if actions is None:
+        chosen = [tree for tree in chosen if tree in labelled] or [labelled[-1]]
+    means = mean_efficiencies(dataset, chosen, evaluate)
+    print(markdown(means, dataset, evaluate))
+    if json:
+        write_json(json, [mean.to_dict() for mean in means])
 
 
 BENCHES = {
-    "decode": Verb(
-        "Throughput against plain and assisted decoding, interleaved.",
-        decode_flags,
-        bench_decode,
-        {"pair", "decode"},
-    ),
-    "step": Verb(
-        "Where a decoding step's time goes, with passes as transformers runs them and as ddte does.",
-        step_flags,
-        bench_step,
-        {"pair", "decode"},
-    ),
-    "generate": Verb(
-        "Roots a minute, where the time goes, and the cost of the same labels by one drawing an action.",
-        generate_flags,
-        bench_generate,
-        {"pair", "action_space", "generate"},
-    ),
-    "verification": Verb(
-        "Time of a step's verification beside one read of its laws.",
-        verification_flags,
-        bench_verification,
-        set(),
-    ),
-    "efficiency": Verb(
-        "Tokens a step of every verifier on a data set's laws, as markdown.",
-        efficiency_flags,
-        bench_efficiency,
-        {"evaluate"},
-    ),
+    "decode": Verb(decode, ("pair", "decode")),
+    "step": Verb(step, ("pair", "decode")),
+    "generate": Verb(generate, ("pair", "action_space", "generate")),
+    "verification": Verb(verification),
+    "efficiency": Verb(efficiency, ("evaluate",)),
 }
-
-
-def bench_flags(parser: ArgumentParser) -> None:
-    add_verbs(parser, BENCHES, "what", "ddte bench")
-
-
-def bench(arguments: Any) -> int | None:
-    """Run one benchmark; returns the exit code."""
-    return BENCHES[arguments.what].run(arguments[arguments.what])

@@ -16,15 +16,15 @@ from data_gen.estimate import estimate
 from data_gen.pipeline import generate
 from data_gen.prompts.prompts import load_prompts
 from data_gen.work_units import plan_units
-from selector.artifacts import as_json, known_settings, read_json, refuse_other_run, write_json
-from selector.config import Config
+from selector.artifacts import as_json, check_place, known_settings, read_json, refuse_other_run, write_json
+from selector.config import EMBEDDED_TARGET, Config
 from selector.dataset.records import RootDataset
-from selector.decoding.checks import check_decode
 from selector.decoding.decoder import Decoder
+from selector.decoding.policies import fixed_tree
 from selector.decoding.profiling import measure_profile
+from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, check_folder, load_pair
 from selector.errors import UserError
-from selector.evaluation.evaluate import check_config as check_evaluate
 from selector.evaluation.evaluate import evaluate
 from selector.evaluation.report.prose import answer
 from selector.latency import LatencyProfile
@@ -53,7 +53,8 @@ class Chain:
     def pair(self) -> Pair:
         """Both models, loaded when a stage first needs them."""
         if self._pair is None:
-            self.console.print("Loading the models (the embedded target is unpacked on first use, 540 MB) ...")
+            first_use = " (the embedded one is unpacked on first use, 540 MB)"
+            self.console.print(f"Loading the models{first_use * (self.config.pair.target == EMBEDDED_TARGET)} ...")
             self._pair = load_pair(self.config.pair)
         return self._pair
 
@@ -104,14 +105,17 @@ class Chain:
         }
         folder = self.checkpoint_path / max(speeds, key=lambda name: speeds[name])
         settings = self.config.decode
-        decoder = Decoder.with_selector(self.pair, SelectorCheckpoint.load(folder), self.latency)
+        checkpoint = SelectorCheckpoint.load(folder)
+        decoder = Decoder.with_selector(self.pair, checkpoint, self.latency, settings.policy, settings.guard)
         length = min(settings.max_new_tokens, 128)
-        generation = decoder.generate(SAMPLE_PROMPT, length, check_decode(settings), settings.seed)
+        generation = decoder.generate(SAMPLE_PROMPT, length, Sampling.of(settings), settings.seed)
         self.console.rule("A sample")
         self.console.print(f"{SAMPLE_PROMPT}\n", style="bold", markup=False)
         self.console.print(generation.text, markup=False)
         stats = generation.stats
-        self.console.print(f"\n{stats.tokens_per_second:.1f} tokens per second, {stats.block_efficiency:.2f} a step")
+        self.console.print(
+            f"\n{stats.tokens_per_second:.1f} tokens per second, {stats.block_efficiency:.2f} a step, by {stats.policy}"
+        )
         self.console.rule("Held-out prompts, under this machine's pass times")
         self.console.print(f'Decode:      ddte decode --checkpoint {folder} --prompt "..."', markup=False)
         self.console.print(f"Checkpoints: {self.checkpoint_path}\nReport:      {self.report_path / 'report.html'}")
@@ -124,11 +128,11 @@ def run_chain(config: Config, out: Path, console: Console | None = None) -> None
     claim(config, out)
     chain = Chain(config, out, console)
     stages: list[tuple[str, str, Callable[[], None]]] = [
-        ("Pass times", "measure both models on this machine: about half a minute, 10 kB", chain.profile),
+        ("Pass times", "measure both models on this machine", chain.profile),
         ("Data", "both models over the prompts, the longest stage; what is left to make follows", chain.generate),
-        ("Training", "one selector a verifier: under a minute each, 10 MB each", chain.train),
-        ("Evaluation", "held-out prompts, offline: about 10 seconds a verifier, 2 MB", chain.evaluate),
-        ("Export", "checkpoint folders for decoding: a second, 2 MB each", chain.export),
+        ("Training", "one selector a verifier", chain.train),
+        ("Evaluation", "held-out prompts, offline", chain.evaluate),
+        ("Export", "checkpoint folders for decoding", chain.export),
     ]
     for number, (title, about, stage) in enumerate(stages, 1):
         with _timed(console, f"{number}/{len(stages)} {title}", about):
@@ -146,24 +150,24 @@ def claim(config: Config, out: Path) -> None:
             for name, value in values.items():
                 refuse_other_run(out, f"{section}.{name}", known[name], value)
         return
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"out is {str(out)!r}, which holds other files: give a new or an empty folder.")
+    check_place("out", path)
     units = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
-    check_stages(config)
+    _check_stages(config)
     estimate(config, len(units), out)
     out.mkdir(parents=True, exist_ok=True)
     write_json(path, mine)
 
 
-def check_stages(config: Config) -> None:
-    """Refuse now what a later stage would refuse after minutes of work. Raises UserError."""
-    check_train(config.train)
+def _check_stages(config: Config) -> None:
+    """Refuse now what a later stage would refuse after minutes of work, and no configuration can tell alone."""
     labelled = config.generate.verifiers
     for verifier in config.train.verifiers:
         if verifier not in labelled:
             raise UserError(f"train.verifiers has {verifier!r}: generate.verifiers labels only {', '.join(labelled)}.")
-    check_decode(config.decode)
-    check_evaluate(config.evaluate)
+    check_train(config.train)
+    fixed_tree(config.decode.policy)
     check_folder("pair.target", config.pair.target)
     check_folder("pair.draft", config.pair.draft)
 

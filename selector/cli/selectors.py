@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from jsonargparse import ArgumentParser
-
-from selector.cli.parser import resolve_config
+from selector.config import Config, EvaluateConfig, TrainConfig
 from selector.errors import UserError
 
 
-def train_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, required=True, help="a data set made by `ddte generate`")
-    parser.add_argument("--profile", type=Path, required=True, help="pass times made by `ddte profile`")
-    parser.add_argument("--out", type=Path, required=True, help="the run folder; an interrupted run goes on")
+def train(data: Path, profile: Path, out: Path, train: TrainConfig) -> None:
+    """Train selectors on a data set (Lightning), one a verifier.
 
-
-def train(arguments: Any) -> None:
-    """Train selectors on `data` into the run folder `out`."""
+    Args:
+        data: a data set made by `ddte generate`.
+        profile: pass times made by `ddte profile`.
+        out: the run folder; an interrupted run goes on.
+    """
+    from selector.artifacts import check_place
     from selector.latency import LatencyProfile
     from selector.training.fit import train as train_selectors
 
-    train_selectors(arguments.data, LatencyProfile.load(arguments.profile), arguments.train, arguments.out)
+    check_place("out", out)
+    train_selectors(data, LatencyProfile.load(profile), train, out)
 
 
-def evaluate_flags(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--run", type=Path | list[Path], required=True, help="a run folder of `ddte train`, or several seeds' in a list"
-    )
-    parser.add_argument("--data", type=Path, required=True, help="the data set that the run was trained on")
-    parser.add_argument(
-        "--test-data", type=Path, default=None, help="another data set to score on (default: held-out prompts)"
-    )
-    parser.add_argument("--profile", type=Path, default=None, help="another machine's pass times (default: the run's)")
-    parser.add_argument("--out", type=Path, required=True, help="folder of metrics.json and report.html")
+def evaluate(
+    run: Path | list[Path],
+    data: Path,
+    out: Path,
+    evaluate: EvaluateConfig,
+    test_data: Path | None = None,
+    profile: Path | None = None,
+) -> None:
+    """Evaluate selectors on held-out prompts: metrics.json and an HTML report.
 
-
-def evaluate(arguments: Any) -> None:
-    """Score selectors and write metrics.json and report.html into the new folder `out`; several runs are seeds."""
+    Args:
+        run: a run folder of `ddte train`, or a list of several that differ in their seeds.
+        data: the data set that the run was trained on.
+        out: the new folder of metrics.json and report.html.
+        test_data: another data set to score on (default: held-out prompts).
+        profile: another machine's pass times (default: the run's).
+    """
     from selector.artifacts import check_place
     from selector.dataset.records import RootDataset
     from selector.evaluation.console import print_rows
@@ -47,52 +49,52 @@ def evaluate(arguments: Any) -> None:
     from selector.network.checkpoint import refuse_occupied
     from selector.training.run_folder import RunFolder
 
-    refuse_occupied(arguments.out)
-    check_place("out", arguments.out)
-    folders = arguments.run if isinstance(arguments.run, list) else [arguments.run]
+    refuse_occupied(out)
+    check_place("out", out)
+    folders = run if isinstance(run, list) else [run]
     if not folders:
         raise UserError("run is []: name one run folder or more.")
     for place, folder in enumerate(folders):
         if folder.resolve() in [other.resolve() for other in folders[:place]]:
             raise UserError(f"run names '{folder}' twice: a seed counts once.")
     runs = [RunFolder(path) for path in folders]
-    run = runs[0]
     for other in runs[1:]:
-        if other.splits.test != run.splits.test:
-            raise UserError(f"run '{other.path}' has other test prompts than '{run.path}': train with one split_seed.")
-    checkpoints = [run.selector(verifier) for run in runs for verifier in run.verifiers]
-    times = LatencyProfile.load(arguments.profile) if arguments.profile else run.profile
-    data = RootDataset.load(arguments.data)
-    if arguments.test_data:
-        test = RootDataset.load(arguments.test_data)
-        rows = evaluate_selectors(checkpoints, test, times, arguments.evaluate, arguments.out, training=data)
+        if other.splits.test != runs[0].splits.test:
+            message = f"run '{other.path}' has other test prompts than '{runs[0].path}'"
+            raise UserError(f"{message}: train with one split_seed.")
+    checkpoints = [one.selector(verifier) for one in runs for verifier in one.verifiers]
+    times = LatencyProfile.load(profile) if profile else runs[0].profile
+    own = RootDataset.load(data)
+    if test_data:
+        rows = evaluate_selectors(checkpoints, RootDataset.load(test_data), times, evaluate, out, training=own)
     else:
-        prompts = run.splits.test
-        rows = evaluate_selectors(checkpoints, data, times, arguments.evaluate, arguments.out, test_prompts=prompts)
+        rows = evaluate_selectors(checkpoints, own, times, evaluate, out, test_prompts=runs[0].splits.test)
     print_rows(rows)
-    print(f"Report: {arguments.out / 'report.html'}")
+    print(f"Report: {out / 'report.html'}")
 
 
-def export_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--run", type=Path, required=True, help="a run folder of `ddte train`")
-    parser.add_argument("--out", type=Path, required=True, help="folder that gets one checkpoint a verifier")
-    parser.add_argument("--metrics", type=Path, default=None, help="metrics.json for the model cards")
+def export(run: Path, out: Path, metrics: Path | None = None) -> None:
+    """Write the selectors of a run as checkpoint folders for decoding.
 
-
-def export(arguments: Any) -> None:
-    """Write a run's selectors as checkpoint folders below `out`."""
+    Args:
+        run: a run folder of `ddte train`.
+        out: folder that gets one checkpoint a verifier.
+        metrics: metrics.json of `ddte evaluate`, for the figures of the model cards.
+    """
+    from selector.artifacts import check_place
     from selector.training.export import export as export_run
 
-    for folder in export_run(arguments.run, arguments.out, arguments.metrics):
+    check_place("out", out / "checkpoint")
+    for folder in export_run(run, out, metrics):
         print(f"Checkpoint: {folder}")
 
 
-def run_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, required=True, help="folder of the whole run; an interrupted one goes on")
+def run(config: Config, out: Path) -> None:
+    """The whole chain from one configuration; each stage skips what is already there.
 
-
-def run(arguments: Any) -> None:
-    """Run all stages into `out`."""
+    Args:
+        out: folder of the whole run; an interrupted one goes on.
+    """
     from selector.cli.run import run_chain
 
-    run_chain(resolve_config(arguments), arguments.out)
+    run_chain(config, out)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from selector.artifacts import checked_fields, content_hash, read_json, write_json
+from selector.config import check_draft_warp
 from selector.errors import UserError
-from selector.field_checks import check_dict, check_draft_warp, check_texts, check_whole, checked_space
+from selector.field_checks import check_dict, check_texts, check_whole, checked_space
 from selector.trees.expansion import ActionSpace
 
 SCHEMA = 1

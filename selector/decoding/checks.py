@@ -8,7 +8,6 @@ from numbers import Integral
 from reprlib import repr as short
 from typing import Any
 
-from selector.config import DecodeConfig
 from selector.distributions import Sampling
 from selector.engine.language_model import LanguageModel
 from selector.errors import UserError
@@ -85,19 +84,3 @@ def check_branches(verifier: Verifier, expansion: Expansion) -> None:
             f"expansion is {expansion} for verifier 'specinfer', whose time doubles with each branch: "
             f"give K = {SPECINFER_BRANCHES} or less, not {expansion.num_branches}, or another verifier."
         )
-
-
-def check_warp(warp: Any) -> None:
-    """Refuse a draft's warp that is neither `same` nor (temperature, top-p)."""
-    if warp == "same":
-        return
-    if not isinstance(warp, (tuple, list)) or len(warp) != 2 or any(type(value) not in (int, float) for value in warp):
-        raise UserError(f"draft_warp is {warp!r}: give 'same' or the draft's own (temperature, top_p).")
-    Sampling(*warp)
-
-
-def check_decode(settings: DecodeConfig) -> Sampling:
-    """The sampling that the decoding settings name. Raises UserError for settings that make no sense."""
-    if settings.max_new_tokens < 1:
-        raise UserError(f"decode.max_new_tokens is {settings.max_new_tokens}: give 1 or more.")
-    return Sampling(settings.temperature, settings.top_p, settings.top_k)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import torch
 
-from selector.config import PairConfig
-from selector.decoding.checks import check_branches, check_call, check_length, check_tokens, check_warp, token_ids
+from selector.config import PairConfig, check_draft_warp
+from selector.decoding.checks import check_branches, check_call, check_length, check_tokens, token_ids
 from selector.decoding.generation import Generation, Step
 from selector.decoding.guard import PLAIN, Guard
-from selector.decoding.policies import FixedPolicy, Policy, SelectorPolicy
+from selector.decoding.policies import FixedPolicy, Policy, SelectorPolicy, fixed_tree
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import DecodeStats, Stopwatch
 from selector.decoding.stopping import Ending, Stopping, TextStream
@@ -21,7 +20,6 @@ from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
-from selector.network.checkpoint_config import Head
 from selector.trees.expansion import Expansion
 from selector.trees.verifier import Verifier
 from selector.trees.verifiers import get_verifier
@@ -29,12 +27,11 @@ from selector.trees.verifiers import get_verifier
 __all__ = ["Decoder", "Generation", "Step", "clip"]
 
 GREEDY = Sampling(temperature=0.0)
-UNDRAFTED = "the draft's logits hold NaN or infinity: such places are not drafted from, which costs speed and no more"
 DraftWarp = Literal["same"] | tuple[float, float]
 
 
 class Decoder:
-    """Decodes with a pair, a verifier and a policy; any number of texts beside each other, also in threads.
+    """Decodes with a pair, a verifier and a policy; one sequence at a time.
 
     Sampled text follows the target's law at `sampling` exactly, whatever the draft, verifier and policy; greedy
     text is the target's own up to rounding of its passes.
@@ -50,7 +47,7 @@ class Decoder:
     ) -> None:
         """`draft_warp` is `same` as the target's, or the draft's own (temperature, top-p); see `Guard`."""
         self.pair, self.guard = pair, guard
-        check_warp(draft_warp)
+        check_draft_warp(draft_warp)
         self.draft_warp: DraftWarp = draft_warp
         self.verifier = get_verifier(verifier) if isinstance(verifier, str) else verifier
         self.policy: Policy = FixedPolicy(policy) if isinstance(policy, tuple) else policy
@@ -67,7 +64,7 @@ class Decoder:
         dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
         device: str = "auto",
         profile: LatencyProfile | None = None,
-        head: Head | Literal["auto"] = "auto",
+        head: str = "auto",
     ) -> Decoder:
         """A decoder with an exported selector and the pair that it was trained for.
 
@@ -83,18 +80,23 @@ class Decoder:
         pair: Pair,
         checkpoint: SelectorCheckpoint,
         profile: LatencyProfile | None = None,
-        head: Head | Literal["auto"] = "auto",
+        head: str = "auto",
         guard: bool = True,
     ) -> Decoder:
         """A decoder with a loaded selector; `profile` holds this machine's pass times, for the guard as well.
 
-        With `head` auto, a selector that did not pay in training gives way to its best static tree.
+        `head` is one of `HEADS`, a tree (K, L1, L2) in place of the selector's choice, or `auto`: then a selector
+        that did not pay in training gives way to its best static tree, which the decoder's `policy` says.
         """
-        checkpoint.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
-        selects = head != "auto" or checkpoint.beats_static
-        policy: Policy = SelectorPolicy(checkpoint, profile, head) if selects else FixedPolicy(checkpoint.best_static)
-        watch = Guard(profile or checkpoint.profile, selected=selects) if guard else None
-        return cls(pair, checkpoint.config.verifier, policy, checkpoint.config.draft_warp, watch)
+        chosen: Policy
+        if (tree := fixed_tree(head)) is not None:
+            chosen = FixedPolicy(tree)
+        else:
+            checkpoint.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
+            replaced = head == "auto" and not checkpoint.beats_static
+            chosen = FixedPolicy(checkpoint.best_static) if replaced else SelectorPolicy(checkpoint, profile, head)
+        watch = Guard(profile or checkpoint.profile, isinstance(chosen, SelectorPolicy)) if guard else None
+        return cls(pair, checkpoint.config.verifier, chosen, checkpoint.config.draft_warp, watch)
 
     def stream(
         self,
@@ -128,7 +130,7 @@ class Decoder:
     ) -> Generation:
         """The whole text; see `stream`."""
         ids, stopping = self._prepare(prompt, max_new_tokens, sampling, seed, stop_strings, end_ids, chat_template)
-        stats = DecodeStats()
+        stats = DecodeStats(policy=str(self.policy))
         for step in self.steps(ids, stopping, sampling, seed):
             stats = step.stats
         text = stopping.cut(self.pair.decode(stopping.tokens))
@@ -163,16 +165,17 @@ class Decoder:
 
     def steps(self, prompt: Sequence[int], ending: Ending, sampling: Sampling, seed: int) -> Iterator[Step]:
         """The decoding loop on checked token ids, until `ending` has its end; the steps hold tokens and no text."""
-        pair, stats = self.pair, DecodeStats()
+        pair, stats = self.pair, DecodeStats(policy=str(self.policy))
         stopwatch = Stopwatch(stats.seconds)
         generator = torch.Generator(pair.target.device).manual_seed(int(seed))
         draft_sampling = sampling if isinstance(self.draft_warp, str) else Sampling(*self.draft_warp)
         sequence = SpeculativeSequence(pair.target, pair.draft, sampling, draft_sampling, generator, stopwatch)
-        guard = None if self.guard is None else self.guard.fresh()
+        if self.guard is not None:
+            self.guard.reset()
         with stopwatch.section("prefill"):
             sequence.prefill(prompt)
         while ending.finish is None:
-            expansion = self._choose(sequence, guard, ending.remaining, stats, stopwatch)
+            expansion = self._choose(sequence, ending.remaining, stats, stopwatch)
             committed = sequence.step(expansion, self.verifier)
             tokens = ending.accept(committed.tokens)
             stats.tokens += len(tokens)
@@ -180,31 +183,23 @@ class Decoder:
             stats.accepted += len(committed.tokens) - 1
             stats.drafted += committed.nodes - 1
             stats.actions[expansion] += 1
-            if committed.undrafted and not stats.undrafted:
-                warnings.warn(UNDRAFTED, RuntimeWarning, stacklevel=2)
-            stats.undrafted += committed.undrafted
             stopwatch.switch("other")
             yield Step(tokens, "", expansion, stats, ending.finish)
             stopwatch.restart()
 
     def _choose(
-        self,
-        sequence: SpeculativeSequence,
-        guard: Guard | None,
-        remaining: int,
-        stats: DecodeStats,
-        stopwatch: Stopwatch,
+        self, sequence: SpeculativeSequence, remaining: int, stats: DecodeStats, stopwatch: Stopwatch
     ) -> Expansion:
         """The policy's tree, cut to the tokens that are left; no tree where the guard holds it back."""
-        if guard is not None and not guard.speculates(sequence.context_length):
+        if self.guard is not None and not self.guard.speculates(sequence.context_length):
             stats.guarded += 1
             return PLAIN
         with stopwatch.section("selector"):
             chosen = self.policy.choose(sequence)
         expansion = clip(chosen, remaining - 1)
         check_branches(self.verifier, expansion)
-        if guard is not None:
-            guard.chosen(expansion)
+        if self.guard is not None:
+            self.guard.chosen(expansion)
         return expansion
 
     def _with_text(self, steps: Iterator[Step], stopping: Stopping) -> Iterator[Step]:

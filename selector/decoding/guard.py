@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from copy import copy
 from functools import lru_cache
 
 import torch
 
-from selector.latency import CONTEXT_STEP, LatencyProfile
+from selector.latency import LatencyProfile
 from selector.trees.expansion import Expansion
 
 PLAIN = Expansion(1, 0, 0)
@@ -15,6 +14,7 @@ DECAY = 63 / 64  # a step counts e times less 64 steps later
 SURE = 2  # standard deviations that a loss must be larger than
 TRIAL = 16  # steps before speculation is judged
 PAUSES = 32, 1024  # tokens of the first pause and of the longest
+CONTEXT_STEP = 32  # times are looked up for contexts in steps of so many tokens
 
 
 class Guard:
@@ -33,15 +33,10 @@ class Guard:
         """`selected`: a selector chooses the trees, and its own cost is part of each of its steps."""
         self._profile, self._selected = profile, selected
         self._seconds = lru_cache(maxsize=4096)(self._step_seconds)
-        self._begin()
+        self.reset()
 
-    def fresh(self) -> Guard:
-        """The same guard for another text, of which it has seen nothing."""
-        other = copy(self)
-        other._begin()
-        return other
-
-    def _begin(self) -> None:
+    def reset(self) -> None:
+        """A new text begins."""
         self._saved, self._spread, self._steps = 0.0, 0.0, 0
         self._pause, self._resume = PAUSES[0], 0
         self._running: tuple[int, Expansion] | None = None
@@ -77,5 +72,9 @@ class Guard:
 
     def _step_seconds(self, place: int, expansion: Expansion, selected: bool) -> float:
         context = torch.tensor([place * CONTEXT_STEP + CONTEXT_STEP // 2])
-        times = self._profile.chosen_time if selected else self._profile.step_time
-        return float(times(context, expansion))
+        seconds = float(self._profile.step_time(context, expansion))
+        if selected:
+            seconds += self._profile.selector_seconds
+            if expansion.max_depth == 0:  # the draft pass of the features served no tree
+                seconds += float(self._profile.draft_time(context, 1))
+        return seconds

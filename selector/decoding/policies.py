@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
@@ -10,7 +10,7 @@ from selector.decoding.checks import check_expansion
 from selector.distributions import Sampling
 from selector.errors import UserError
 from selector.features import RootFeatures
-from selector.latency import CONTEXT_STEP, LatencyProfile
+from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.network.checkpoint_config import HEADS, Head
 from selector.trees.expansion import Expansion
@@ -45,6 +45,9 @@ class FixedPolicy:
     def __init__(self, expansion: Expansion | tuple[int, int, int]) -> None:
         self.expansion = check_expansion(expansion)
 
+    def __str__(self) -> str:
+        return f"the static tree {self.expansion}"
+
     def choose(self, root: RootView) -> Expansion:
         """The fixed expansion."""
         return self.expansion
@@ -53,23 +56,40 @@ class FixedPolicy:
 class SelectorPolicy:
     """A trained selector. `profile` holds this machine's pass times (default: those it was trained under)."""
 
+    CONTEXT_STEP = 32  # what times are worth is computed once for contexts in steps of so many tokens
+
     def __init__(
         self,
         checkpoint: SelectorCheckpoint,
         profile: LatencyProfile | None = None,
-        head: Head | Literal["auto"] = "auto",
+        head: str = "auto",
     ) -> None:
-        if head not in (*HEADS, "auto"):
-            raise UserError(f"policy is {head!r}: choose auto, {', '.join(HEADS)}, or an expansion (K, L1, L2).")
         self.checkpoint = checkpoint
-        self.head: Head = checkpoint.config.default_head if head == "auto" else head
+        named = next((name for name in HEADS if name == head), None)
+        if named is None and head != "auto":
+            raise UserError(f"policy is {head!r}: choose auto, {', '.join(HEADS)}, or an expansion (K, L1, L2).")
+        self.head: Head = named or checkpoint.config.default_head
         profile = profile or checkpoint.profile
-        contexts = torch.arange(0, profile.contexts[-1] + CONTEXT_STEP, CONTEXT_STEP)
+        contexts = torch.arange(0, profile.contexts[-1] + self.CONTEXT_STEP, self.CONTEXT_STEP)
         self._prices = checkpoint.prices(profile.selector_times(contexts, checkpoint.space)).numpy()
+
+    def __str__(self) -> str:
+        return f"the selector's {self.head} head"
 
     def choose(self, root: RootView) -> Expansion:
         """The action of the checkpoint's head."""
-        row = (root.context_length + CONTEXT_STEP // 2) // CONTEXT_STEP
+        row = (root.context_length + self.CONTEXT_STEP // 2) // self.CONTEXT_STEP
         prices = self._prices[min(row, len(self._prices) - 1)]  # flat past the longest context of the profile
         features = root.features(previous=self.checkpoint.reads_previous)
         return self.checkpoint.space.expansions[self.checkpoint.choose(features, prices, self.head)]
+
+
+def fixed_tree(policy: str) -> Expansion | None:
+    """The tree that `decode.policy` names; None where it names a head of the selector, or `auto`."""
+    if policy in ("auto", *HEADS):
+        return None
+    try:
+        return Expansion.parse(policy)
+    except UserError:
+        choices = ", ".join(("auto", *HEADS))
+        raise UserError(f"decode.policy is {policy!r}: choose {choices} or a tree (K, L1, L2).") from None

@@ -23,11 +23,11 @@ class DecodeStats:
         steps: target passes after the prompt's.
         accepted: drafted tokens accepted (the sum of `tau`); `drafted`: tree nodes scored, without the roots.
         guarded: steps that did not speculate because the guard held them back.
-        undrafted: nodes below which nothing was drafted because the draft's logits there gave no distribution.
         actions: how often each expansion was run, after clipping to the tokens that were left.
         seconds: by section. `draft` and `target` are model passes with their laws, `verify` accepting and the
             bonus draw, `cache` keeping the path, `selector` features and network, `other` the guard and the Python
             around them. On an accelerator, work is counted where the program waits for it.
+        policy: what chose the trees.
     """
 
     tokens: int = 0
@@ -35,9 +35,9 @@ class DecodeStats:
     accepted: int = 0
     drafted: int = 0
     guarded: int = 0
-    undrafted: int = 0
     actions: Counter[Expansion] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SECTIONS, 0.0))
+    policy: str = ""
 
     @property
     def total_seconds(self) -> float:
@@ -74,7 +74,6 @@ class DecodeStats:
         self.accepted += other.accepted
         self.drafted += other.drafted
         self.guarded += other.guarded
-        self.undrafted += other.undrafted
         self.actions.update(other.actions)
         for name, seconds in other.seconds.items():
             self.seconds[name] += seconds
@@ -82,6 +81,7 @@ class DecodeStats:
     def to_dict(self) -> dict[str, Any]:
         """For JSON; actions are written `(K, L1, L2)`."""
         return {
+            "policy": self.policy,
             "tokens": self.tokens,
             "steps": self.steps,
             "tokens_per_second": self.tokens_per_second,
@@ -89,7 +89,6 @@ class DecodeStats:
             "drafted": self.drafted,
             "accepted": self.accepted,
             "guarded": self.guarded,
-            "undrafted": self.undrafted,
             "overhead_share": self.overhead_share,
             "seconds": dict(self.seconds),
             "actions": {str(expansion): count for expansion, count in self.actions.most_common()},

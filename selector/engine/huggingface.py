@@ -15,6 +15,7 @@ from selector.config import EMBEDDED_TARGET, PairConfig
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import is_early_exit, load_draft
 from selector.engine.embedded import embedded_folder
+from selector.engine.prompts import encode_chat
 from selector.engine.quiet import quiet
 from selector.errors import UserError
 
@@ -44,18 +45,7 @@ class Pair:
 
     def encode(self, prompt: str, chat_template: bool = True) -> list[int]:
         """Token ids of a prompt, as a user's turn of the tokenizer's chat template where it has one."""
-        tokenizer: Any = self.tokenizer
-        if not prompt:
-            raise UserError("prompt is '': give at least one character.")
-        if any("\ud800" <= character <= "\udfff" for character in prompt):
-            raise UserError(
-                f"prompt is {prompt[:40]!r}: it holds half a character (a lone surrogate); give valid text."
-            )
-        if chat_template and tokenizer.chat_template:
-            chat = [{"role": "user", "content": prompt}]
-            prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-            return list(tokenizer(prompt, add_special_tokens=False)["input_ids"])
-        return list(tokenizer(prompt)["input_ids"])
+        return encode_chat(self.tokenizer, [{"role": "user", "content": prompt}], chat_template)
 
     def decode(self, tokens: list[int]) -> str:
         """Text of generated tokens, without special tokens."""
@@ -105,8 +95,6 @@ def pair_with(
 
 def load_target(config: PairConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The target's transformers model and its tokenizer."""
-    if config.threads < 0:
-        raise UserError(f"pair.threads is {config.threads}: give 0 (torch's choice) or more.")
     if config.threads:
         torch.set_num_threads(config.threads)
     mapped = config.device == MAP

@@ -40,16 +40,12 @@ class LanguageModel(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Short hash, computed when first asked for."""
+        """See above; computed when first asked for."""
         ...
 
     @property
     def length(self) -> int:
         """Number of committed rows."""
-        ...
-
-    def fresh(self) -> LanguageModel:
-        """The same weights with the rows of another sequence, none yet: sequences run beside each other on copies."""
         ...
 
     def reset(self) -> None:

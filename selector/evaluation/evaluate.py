@@ -59,10 +59,9 @@ def evaluate(
         undefined figure or interval is None. Several seeds are averaged, and each has its own rows beside.
 
     Raises:
-        UserError: a senseless configuration, checkpoints that do not fit the data, or no prompts to choose or to
+        UserError: checkpoints that do not fit the data, or no prompts to choose or to
             score on.
     """
-    check_config(config)
     for checkpoint in checkpoints:
         check_fit(checkpoint, dataset)
     train, test = split(dataset, test_prompts, training)
@@ -79,16 +78,6 @@ def evaluate(
     with styled():
         save_png(overview_chart(combinations(rows)), folder / "overview.png")
     return rows
-
-
-def check_config(config: EvaluateConfig) -> None:
-    """A UserError names the first setting that makes no sense."""
-    if config.bootstrap < 1:
-        raise UserError(f"evaluate.bootstrap is {config.bootstrap}: give 1 or more resamples.")
-    if not 0 < config.level < 1:
-        raise UserError(f"evaluate.level is {config.level}: give a share between 0 and 1, for example 0.95.")
-    if config.seed < 0:
-        raise UserError(f"evaluate.seed is {config.seed}: give 0 or more.")
 
 
 def all_rows(results: Sequence[VerifierResult]) -> list[dict[str, Any]]:

@@ -20,10 +20,6 @@ class _Around:
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
 
-    def fresh(self) -> LanguageModel:
-        """See `LanguageModel.fresh`."""
-        return type(self)(self._model.fresh())
-
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
@@ -53,6 +49,6 @@ class AlwaysAccept:
     def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
         """See `Verifier.verify`."""
         node = 0
-        while tree.topology.children[node]:
+        while node < tree.topology.num_inner:
             node = tree.topology.children[node][0]
         return Verification(node, int(draw(target_probs[node : node + 1], generator)))

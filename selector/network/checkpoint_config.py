@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from selector.artifacts import checked_fields
+from selector.config import check_draft_warp
 from selector.errors import UserError
 from selector.features import SCALARS
-from selector.field_checks import check_dict, check_draft_warp, check_number, check_whole, checked_space
+from selector.field_checks import check_dict, check_number, check_whole, checked_space
 from selector.latency import LatencyProfile
 from selector.network.network import INPUTS, NetworkShape
 from selector.trees.expansion import ActionSpace, Expansion

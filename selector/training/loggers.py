@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 
-LOGGERS = ("csv", "wandb", "tensorboard")
 
-
-def build_loggers(names: list[str], folder: Path, run_id: str, settings: dict[str, Any]) -> list[Logger]:
+def build_loggers(names: Sequence[str], folder: Path, run_id: str, settings: dict[str, Any]) -> list[Logger]:
     """Loggers into `folder`; `run_id` lets a resumed run go on in the same W&B run.
 
     W&B is offline unless WANDB_MODE says otherwise.

@@ -46,12 +46,6 @@ def split_prompts(dataset: RootDataset, config: TrainConfig) -> Splits:
     folds are alike in all three, the rarest label first. A setting with twice as many prompts as there are folds (five
     folds for shares of 0.2) is in every part.
     """
-    for name in ("validation_share", "test_share"):
-        share = getattr(config, name)
-        if not 0 <= share < 1 or (name == "validation_share" and share == 0):
-            raise UserError(f"{name} is {share}: give a share of the prompts between 0 and 1.")
-    if config.validation_share + config.test_share >= 1:
-        raise UserError(f"test_share is {config.test_share}: with validation_share it must leave prompts to train on.")
     ids = dataset.prompt_ids
     names = sorted(set(ids))
     if len(names) < FEWEST_PROMPTS:

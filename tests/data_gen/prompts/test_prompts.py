@@ -11,7 +11,8 @@ import pytest
 
 from data_gen.prompts import hub_loading
 from data_gen.prompts.hub_sets import HUB_SETS
-from data_gen.prompts.prompts import load_prompts, render
+from data_gen.prompts.prompts import load_prompts
+from selector.engine.prompts import encode_chat
 from selector.errors import UserError
 
 
@@ -115,11 +116,11 @@ def test_render_with_and_without_template():
 
     prompt = load_prompts(["builtin"], 1)[0]
     text = prompt.messages[0]["content"]
-    assert render(prompt, Tokenizer(), True) == [ord(c) for c in f"<{text}>"]
-    assert render(prompt, Tokenizer(), False) == [0, *map(ord, text)]
+    assert encode_chat(Tokenizer(), prompt.messages, True) == [ord(c) for c in f"<{text}>"]
+    assert encode_chat(Tokenizer(), prompt.messages, False) == [0, *map(ord, text)]
     Tokenizer.chat_template = None
-    with pytest.raises(UserError, match="chat_template"):
-        render(prompt, Tokenizer(), True)
+    with pytest.warns(UserWarning, match="no chat template"):
+        assert encode_chat(Tokenizer(), prompt.messages, True) == [0, *map(ord, text)]
 
 
 ROWS = {

@@ -90,10 +90,16 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(row["efficiency_low"] <= row["efficiency_value"] <= row["efficiency_high"] for row in rows)
 
 
+def test_trees_by_default_are_labelled_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training_worlds.make_dataset(tmp_path / "data", prompts=6, roots=3, verifiers=("naive", "bv"))
+    assert main(["bench", "efficiency", "--data", str(tmp_path / "data")]) == 0
+    assert str(SPACE.expansions[-1]) in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        ([], "expansion (4, 0, 4) is outside"),
+        (["--actions", '["(4, 0, 4)"]'], "expansion (4, 0, 4) is outside"),
         (["--actions", "[]"], "actions is empty"),
         (["--actions", '["x"]'], "expansion is 'x'"),
         (["--data", "nowhere"], "nowhere"),

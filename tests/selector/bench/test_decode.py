@@ -12,7 +12,6 @@ from selector.bench import decode as bench
 from selector.bench.decode import arm_names, bench_settings, exit_code
 from selector.cli.main import main
 from selector.config import DecodeConfig
-from selector.decoding.checks import check_decode
 from selector.distributions import Sampling
 
 QUIET = Console(quiet=True)
@@ -24,7 +23,7 @@ def checkpoint(verifier: str) -> SimpleNamespace:
 
 def test_all_decoding_settings_are_measured() -> None:
     settings = DecodeConfig(temperature=0.7, top_p=0.9, top_k=40)
-    assert bench_settings([], settings) == [check_decode(settings)] == [Sampling(0.7, 0.9, 40)]
+    assert bench_settings([], settings) == [Sampling.of(settings)] == [Sampling(0.7, 0.9, 40)]
     assert bench_settings([(1.0, 0.5)], settings) == [Sampling(1.0, 0.5, 40)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from selector.cli import decode as decoding
+from selector.cli import answer
 from selector.cli.batch_decode import Answers, decode_all, read_prompts
 from selector.cli.main import main
 from selector.config import DecodeConfig
@@ -53,7 +53,7 @@ def prompts_file(folder: Path, **texts: str) -> Path:
 
 
 def answer_all(source: Path, out: Path, used: Decoder | None = None, settings: dict[str, Any] = SETTINGS) -> int:
-    return decode_all(used or decoder(), read_prompts(str(source)), Answers(out, settings), DECODE, Sampling(1.0))
+    return decode_all(used or decoder(), read_prompts(str(source)), Answers(out, settings), DECODE)
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -166,7 +166,7 @@ def test_lines_of_standard_input() -> None:
 def test_refused_before_the_models_are_loaded(
     flags: list[str], named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoding, "build_decoder", None)
+    monkeypatch.setattr(answer, "build_decoder", None)
     assert main(["decode", "--checkpoint", "no/such/folder", *flags]) == 2
     assert named in capsys.readouterr().err
 
@@ -179,7 +179,7 @@ def test_a_place_that_lets_nothing_be_written(
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(decoding, "build_decoder", None)
+    monkeypatch.setattr(answer, "build_decoder", None)
     command = ["decode", "--checkpoint", "x", "--prompts", "builtin", "--out", str(tmp_path / "new" / "out.jsonl")]
     with monkeypatch.context() as patch:
         patch.setattr(tempfile, "TemporaryFile", refuse)
@@ -197,7 +197,7 @@ def test_a_place_that_lets_nothing_be_written(
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "build_decoder", lambda arguments: decoder())
+    monkeypatch.setattr(answer, "build_decoder", lambda *_: decoder())
     source, out = prompts_file(tmp_path, a="one two", b="word " * 30), tmp_path / "out.jsonl"
     arguments = ["decode", "--checkpoint", "x", "--prompts", str(source), "--out", str(out)]
     assert main([*arguments, "--decode.max_new_tokens", "5"]) == 1

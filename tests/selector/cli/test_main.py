@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import subprocess
 import sys
+import time
+from dataclasses import fields
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
 
 from selector.cli.bench import BENCHES
-from selector.cli.decode import fixed_tree
-from selector.cli.main import PIPE_CLOSED, VERBS, main
-from selector.cli.parser import SECTIONS
+from selector.cli.main import PIPE_CLOSED, VERBS, build_parser, main
+from selector.cli.parser import SECTIONS, Group
+from selector.config import Config
+from selector.decoding.policies import fixed_tree
 
 CONFIG = Path(__file__).parents[3] / "configs" / "smollm2-135m.yaml"
 
@@ -44,11 +51,37 @@ def test_help_of_every_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> No
         main([verb, "--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    sections = VERBS[verb].sections or set()
+    assert "<class" not in shown.partition("options:")[0]
+    chosen = VERBS[verb]
+    sections = () if isinstance(chosen, Group) else chosen.sections
     for name in sections:
         assert f"--{name}." in shown
-    for name in set(SECTIONS) - sections:
+    for name in set(SECTIONS) - {*sections}:
         assert f"--{name}." not in shown
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_setting_is_explained(name: str) -> None:
+    """In its own words, with its default."""
+    parser = build_parser()
+    run = next(action for action in parser._actions if action.dest == "verb").choices["run"]
+    settings = {action.dest: action for action in run._actions if action.dest.startswith(f"{name}.")}
+    assert {*settings} == {f"{name}.{entry.name}" for entry in fields(SECTIONS[name])}
+    for action in settings.values():
+        assert len(str(action.help)) > 10
+
+
+def test_no_verb_gives_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr().err
+    assert all(verb in shown for verb in VERBS)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"ddte {metadata.version('ddte')}\n"
 
 
 @pytest.mark.parametrize("kind", BENCHES)
@@ -96,15 +129,16 @@ def test_paths_in_messages_stay_as_they_are(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "latin.yaml").write_bytes("pair:\n  target: é\n".encode("latin-1"))
-    assert "UTF-8" in refused(capsys, "generate", "--config", tmp_path / "latin.yaml", "--out", tmp_path / "data")
+    assert "utf-8" in refused(capsys, "generate", "--config", tmp_path / "latin.yaml", "--out", tmp_path / "data")
 
 
 @pytest.mark.parametrize(("verb", "goes_on"), [("generate", True), ("profile", False)])
 def test_only_resumable_verbs_say_that_they_go_on(
     verb: str, goes_on: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(arguments: object) -> None:
-        raise KeyboardInterrupt
+    def interrupted(out: Path) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
 
     monkeypatch.setitem(VERBS, verb, VERBS[verb]._replace(run=interrupted))
     assert main([verb, "--out", "x"]) == 130
@@ -113,10 +147,36 @@ def test_only_resumable_verbs_say_that_they_go_on(
     assert ("goes on" in error) == goes_on
 
 
+@pytest.mark.parametrize(("verb", "goes_on"), [("generate", True), ("profile", False)])
+def test_a_disk_that_takes_nothing_more_is_one_sentence(
+    verb: str, goes_on: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(out: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))
+
+    monkeypatch.setitem(VERBS, verb, VERBS[verb]._replace(run=full))
+    error = refused(capsys, verb, "--out", "x")
+    assert "'x'" in error
+    assert "No space left" in error
+    assert ("goes on" in error) == goes_on
+
+
+def test_output_that_cannot_show_a_character_shows_its_escape() -> None:
+    code = (
+        "import sys\nfrom selector.cli.main import VERBS, main\n"
+        "def profile(out: str):\n    print('na\\u00efve \\u2713')\n"
+        "VERBS['profile'] = VERBS['profile']._replace(run=profile)\n"
+        "sys.exit(main(['profile', '--out', 'x']))"
+    )
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"na\\xefve \\u2713\n", b"")
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     code = (
         "import sys\nfrom selector.cli.main import VERBS, main\n"
-        "def decode(arguments):\n    while True:\n        print('word', flush=True)\n"
+        "def decode(checkpoint: str, prompt: str):\n    while True:\n        print('word', flush=True)\n"
         "VERBS['decode'] = VERBS['decode']._replace(run=decode)\n"
         "sys.exit(main(['decode', '--checkpoint', 'x', '--prompt', 'y']))"
     )
@@ -161,7 +221,6 @@ def test_folder_of_something_else_is_refused(tmp_path: Path, capsys: pytest.Capt
 
 def test_folder_of_another_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from selector.cli.run import claim
-    from selector.config import Config
 
     claim(Config(**{name: section() for name, section in SECTIONS.items()}), tmp_path / "run")
     error = refused(capsys, "run", "--config", CONFIG, "--out", tmp_path / "run")

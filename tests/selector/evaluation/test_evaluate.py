@@ -222,11 +222,9 @@ def test_console_table_fits_80_columns(profile: LatencyProfile) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"bootstrap": 0}, {"level": 1.0}, {"level": 0.0}, {"seed": -1}])
-def test_senseless_settings_are_refused(tmp_path: Path, profile: LatencyProfile, changes: dict[str, float]) -> None:
-    config = replace(CONFIG, **changes)
+def test_senseless_settings_are_refused(changes: dict[str, float]) -> None:
     with pytest.raises(UserError, match=rf"^evaluate\.{next(iter(changes))} is "):
-        evaluate([make_checkpoint()], make_dataset(), profile, config, tmp_path / "out", test_prompts=TEST)
-    assert not (tmp_path / "out").exists()
+        replace(CONFIG, **changes)
 
 
 def test_it_computes_with_one_thread_and_gives_the_others_back(

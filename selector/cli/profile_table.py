@@ -1,0 +1,28 @@
+"""The table of a latency profile on the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from selector.latency import LatencyProfile
+
+
+def print_profile(measured: LatencyProfile) -> None:
+    """Milliseconds of a pass by context and width, and what a step takes beside its passes."""
+    table = Table(title="Milliseconds of a pass", title_justify="left")
+    for heading in ("model", "context", *(f"{width} rows" for width in measured.widths)):
+        table.add_column(heading, no_wrap=True)
+    for model, rows in (("target", measured.target_seconds), ("draft", measured.draft_seconds)):
+        for context, seconds in zip(measured.contexts, rows, strict=True):
+            table.add_row(model, str(context), *(f"{1000 * second:.1f}" for second in seconds))
+    table.add_row("overhead", "", *(f"{1000 * second:.1f}" for second in measured.overhead_seconds))
+    console = Console()
+    console.print(table)
+    plain = ", ".join(
+        f"{1000 * seconds:.1f} after {context}"
+        for context, seconds in zip(measured.contexts, measured.plain_seconds, strict=True)
+    )
+    console.print(
+        f"Milliseconds of a token of plain generate: {plain}; of the selector: {1000 * measured.selector_seconds:.2f}."
+    )

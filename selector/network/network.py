@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +18,9 @@ SETTING_SCALARS = 3
 BLOCKS = (*HIDDEN, "uncertainty_prev", "uncertainty_root", "setting", "latency")
 ROOT_SCALARS = [place for place, name in enumerate(SCALARS) if name.endswith("_root")]
 INPUTS = {"all": BLOCKS, "root": ("draft_hidden_root", "uncertainty_root", "setting", "latency")}
-SMALLEST_DEVIATION = 1e-3
+SMALLEST_COMPONENT = 1e-3
 SHARPNESS = 20.0
+Array = TypeVar("Array", bound=Any)  # a tensor or a numpy array
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,20 @@ class Prediction(NamedTuple):
     mean_efficiency: Tensor
 
 
-class Standardise(nn.Module):
-    """Subtract the training mean, divide by the training deviation, and clip at five deviations.
+def clipped(values: Array) -> Array:
+    """`values` within five deviations, so that one strange input (a very long context) does not decide everything."""
+    within: Array = values.clip(-STANDARD_LIMIT, STANDARD_LIMIT)
+    return within
 
-    The clip keeps one strange input (a context far longer than any in training) from deciding everything.
-    """
+
+def standardised(values: Array, mean: Array, scale: Array) -> Array:
+    """`values [..., S]` in deviations `scale [S]` from the `mean [S]` of training, clipped."""
+    deviations: Array = (values - mean) / scale
+    return clipped(deviations)
+
+
+class Standardise(nn.Module):
+    """Subtract the training mean, divide by the training deviation, and clip at five deviations."""
 
     mean: Tensor
     scale: Tensor
@@ -93,7 +104,7 @@ class Standardise(nn.Module):
         self.scale.copy_(torch.where(deviation > 1e-6 * (1 + self.mean.abs()), deviation, torch.inf))
 
     def forward(self, values: Tensor) -> Tensor:
-        return ((values - self.mean) / self.scale).clamp(-STANDARD_LIMIT, STANDARD_LIMIT)
+        return standardised(values, self.mean, self.scale)
 
 
 class Components(nn.Module):
@@ -113,13 +124,13 @@ class Components(nn.Module):
         count = min(len(self.directions), *values.shape)
         _, lengths, directions = torch.pca_lowrank(standardised, count, niter=4)
         deviations = lengths / len(values) ** 0.5
-        scales = torch.where(deviations > SMALLEST_DEVIATION, 1 / deviations, 0.0)
+        scales = torch.where(deviations > SMALLEST_COMPONENT, 1 / deviations, 0.0)
         self.directions.zero_()
         self.directions[:count] = scales[:, None] * directions.T
 
     def forward(self, values: Tensor) -> Tensor:
-        components: Tensor = self.standardise(values) @ self.directions.T
-        return components.clamp(-STANDARD_LIMIT, STANDARD_LIMIT)
+        components: Tensor = clipped(self.standardise(values) @ self.directions.T)
+        return components
 
 
 class RootEncoder(nn.Module):
@@ -167,10 +178,14 @@ def scalar_blocks(count: int) -> dict[str, list[int]]:
     }
 
 
-def curves(scalars: Tensor) -> Tensor:
-    """`[B, 3 S]`: `x`, `sqrt(x)` and `exp(-x)` of the scalars `[B, S]`; the last two at 0 where `x` is below it."""
-    positive = scalars.clamp(min=0)
-    return torch.cat([scalars, positive.sqrt(), (-positive).exp()], 1)
+def curves(scalars: Array, numerics: ModuleType = torch) -> Array:
+    """`x`, `sqrt(x)` and `exp(-x)` of scalars `[..., S]`, the last two at 0 where `x` is below it; `[..., 3 S]`.
+
+    `numerics` is torch or numpy, whichever the scalars are of.
+    """
+    positive = scalars.clip(0)
+    found: Array = numerics.concatenate([scalars, numerics.sqrt(positive), numerics.exp(-positive)], -1)
+    return found
 
 
 class SelectorNetwork(nn.Module):

@@ -1,8 +1,9 @@
-"""A linear selector at one root, in numpy: torch takes longer to start its thirty small operations than to do them."""
+"""Forward pass of a linear selector at one root, in numpy.
+
+Torch takes longer to start its thirty small operations than to do them.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from selector.features import FLOAT16_MAX, HIDDEN, SCALARS, latency_scalars
 from selector.latency import LatencyProfile
-from selector.network.network import SHARPNESS, STANDARD_LIMIT, Components, SelectorNetwork, Standardise
+from selector.network.network import SHARPNESS, Components, SelectorNetwork, clipped, curves, standardised
 
 Floats = NDArray[np.float32]
 CONTEXT = SCALARS.index("context_length")
@@ -34,8 +35,9 @@ class SingleRoot:
         ends = np.cumsum([block.directions.shape[1] for block in blocks])
         self._parts = [slice(end - block.directions.shape[1], end) for end, block in zip(ends, blocks, strict=True)]
         self._directions = [block.directions.numpy() for block in blocks]
-        self._states = _Standard([block.standardise for block in blocks])
-        self._scalars = _Standard([network.encoder.scalars])
+        parts = [block.standardise for block in blocks]
+        self._states = [np.concatenate([getattr(part, name).numpy() for part in parts]) for name in ("mean", "scale")]
+        self._scalars = [getattr(network.encoder.scalars, name).numpy() for name in ("mean", "scale")]
         self._weight, self._bias = network.linear_weight[:, columns].numpy(), network.linear_bias.numpy()
         self._prices, self._longest = network.prices.numpy(), network.longest.numpy()
         # flat past the longest context of the profile
@@ -47,35 +49,20 @@ class SingleRoot:
         return logits
 
     def efficiency(self, states: Floats, scalars: Floats) -> Floats:
-        """`[actions]`, likewise."""
-        clipped: Floats = np.minimum(np.maximum(self._linear(states, scalars), 1), self._longest)
-        return clipped
+        """`[actions]`: predicted tokens of a step, from the same arguments as `policy_logits`."""
+        efficiency: Floats = np.minimum(np.maximum(self._linear(states, scalars), 1), self._longest)
+        return efficiency
 
     def _linear(self, states: Floats, scalars: Floats) -> Floats:
         latency = self._latency[min(int(scalars[CONTEXT]), len(self._latency) - 1)]
-        inputs = np.concatenate([scalars, latency])
-        positive = np.maximum(inputs, 0)
-        curves = np.concatenate([inputs, np.sqrt(positive), np.exp(-positive)])
-        states = self._states(as_stored(states))
+        inputs = curves(np.concatenate([scalars, latency]), np)
+        states = standardised(as_stored(states), *self._states)
         parts = [directions @ states[part] for directions, part in zip(self._directions, self._parts, strict=True)]
-        encoded = np.concatenate([_clipped(np.concatenate(parts)), self._scalars(curves)])
+        encoded = np.concatenate([clipped(np.concatenate(parts)), standardised(inputs, *self._scalars)])
         linear: Floats = self._bias + self._weight @ encoded
         return linear
 
 
 def as_stored(states: Floats) -> Floats:
     """`states` rounded to float16, as a data set stores them."""
-    return np.minimum(np.maximum(states, -FLOAT16_MAX), FLOAT16_MAX).astype(np.float16).astype(np.float32)
-
-
-class _Standard:
-    def __init__(self, modules: Sequence[Standardise]) -> None:
-        self._mean = np.concatenate([module.mean.numpy() for module in modules])
-        self._scale = np.concatenate([module.scale.numpy() for module in modules])
-
-    def __call__(self, values: Floats) -> Floats:
-        return _clipped((values - self._mean) / self._scale)
-
-
-def _clipped(values: Floats) -> Floats:
-    return np.minimum(np.maximum(values, -STANDARD_LIMIT), STANDARD_LIMIT)
+    return states.clip(-FLOAT16_MAX, FLOAT16_MAX).astype(np.float16).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The linear model that a selector starts from, in closed form."""
+"""Ridge model that a selector starts from, in closed form (Hoerl and Kennard 1970)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sklearn.model_selection import GroupKFold
 from torch import Tensor
 
 from selector.network.network import Inputs, SelectorNetwork
+from selector.statistics import Floats
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 PENALTIES = np.logspace(1, 5, 9)
 FOLDS = 5
-SMALLEST_DEVIATION = 0.02
+SMALLEST_SPREAD = 0.02
 
 
 def label_deviation(efficiency: Tensor, standard_error: Tensor, train: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def label_deviation(efficiency: Tensor, standard_error: Tensor, train: Tensor) -
     """
     variance = standard_error.square()
     typical = variance[train].mean(0)
-    between = (efficiency[train].var(0, correction=0) - typical).clamp(min=SMALLEST_DEVIATION**2)
+    between = (efficiency[train].var(0, correction=0) - typical).clamp(min=SMALLEST_SPREAD**2)
     return torch.sqrt(between + (variance + typical) / 2)
 
 

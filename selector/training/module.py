@@ -35,7 +35,7 @@ class PolicyLoss(NamedTuple):
 def policy_loss(
     logits: Tensor, efficiency: Tensor, times: Tensor, base: Tensor, *, penalty: float, worst_fraction: float
 ) -> PolicyLoss:
-    """The objective of arXiv 2602.16994, section 4, for the policy `pi = softmax(logits)`.
+    """The objective of arXiv 2602.16994 for the policy `pi = softmax(logits)`.
 
     With `TPS = sum_a pi(a) efficiency(a) / sum_a pi(a) times(a)` and `ratio = TPS / base`:
     `mean(-log ratio) + penalty * mean over the worst fraction of max(1 - ratio, 0)^2`.

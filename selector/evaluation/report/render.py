@@ -21,6 +21,7 @@ from selector.evaluation.report.style import styled, to_svg
 from selector.evaluation.results import VerifierResult
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
+from selector.offline.labelled_roots import setting_pairs
 from selector.statistics import as_text
 
 TEMPLATE = "template.html.j2"
@@ -119,11 +120,15 @@ def _model(metrics: Mapping[str, float]) -> str:
     return "static" if not metrics["learned"] else "mlp" if metrics["corrected"] else "ridge"
 
 
+def _settings(pairs: set[tuple[float, float]]) -> str:
+    return "; ".join(f"T {temperature:g}, top-p {top_p:g}" for temperature, top_p in sorted(pairs)) or "none"
+
+
 def _facts(subject: Subject) -> dict[str, str]:
     """The setting in which the figures hold."""
     manifest, profile, test, config = subject.test.manifest, subject.profile, subject.test, subject.config
     tasks = ", ".join(f"{task} {test.tasks.count(task)}" for task in sorted(set(test.tasks)))
-    settings = sorted({(round(t, 6), round(p, 6)) for t, p in test.settings.tolist()})
+    trained, settings = set(setting_pairs(subject.train)), set(setting_pairs(test))
     middle = len(profile.contexts) // 2
     draft, target, plain = (1e3 * seconds for seconds in (
         profile.draft_seconds[middle][0], profile.target_seconds[middle][0], profile.plain_seconds[middle]
@@ -138,7 +143,9 @@ def _facts(subject: Subject) -> dict[str, str]:
         "data set": f"{manifest.hash()[:12]}, seed {manifest.seed}, revision {manifest.git_revision or 'unknown'}",
         "chosen on": f"{len(set(subject.train.prompt_ids))} prompts, {len(subject.train)} roots",
         "scored on": f"{len(set(test.prompt_ids))} prompts, {len(test)} roots: {tasks}",
-        "sampling settings": "; ".join(f"T {t:g}, top-p {p:g}" for t, p in settings),
+        "sampling settings": _settings(settings),
+        "settings without test prompts": _settings(trained - settings),
+        "settings without training prompts": _settings(settings - trained),
         "action space": f"up to {manifest.space.limits}, {len(manifest.space)} trees",
         "intervals": f"{config.level:.0%}, {config.bootstrap} resamples of prompts, seed {config.seed}, paired",
         "evaluated with": ", ".join(f"{name} {version}" for name, version in versions().items())

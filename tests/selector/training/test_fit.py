@@ -17,9 +17,9 @@ from selector.features import SCALARS
 from selector.network.checkpoint import best_actions
 from selector.offline.throughput import oracle_actions, throughput
 from selector.training.fit import train
-from selector.training.loggers import read_curve
 from selector.training.module import SelectorModule
 from selector.training.run_folder import RunFolder
+from tests.support.learning_curves import read_curve
 from tests.support.training_worlds import CONFIG, PROFILE, SPACE, acceptance_rates, expected_tokens, make_dataset
 
 torch.set_num_threads(1)

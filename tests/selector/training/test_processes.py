@@ -16,8 +16,8 @@ import torch
 from rich.console import Console
 
 from selector.training.fit import train
-from selector.training.loggers import read_curve
 from selector.training.run_folder import RunFolder
+from tests.support.learning_curves import read_curve
 from tests.support.training_worlds import CONFIG, PROFILE, make_dataset
 
 SMALL = {

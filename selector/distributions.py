@@ -49,6 +49,25 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
     return torch.softmax(logits, -1)
 
 
+def undefined(probs: Tensor) -> list[int]:
+    """Rows of `probs [rows, vocab]`, as `warp` makes them, that are no distribution.
+
+    Their logits held NaN, infinity, or nothing but minus infinity. Softmax spreads that over the whole row, so the
+    first column tells. Greedy rows always are a distribution: the largest of such logits is NaN, as for transformers.
+    """
+    rows: list[int] = probs[:, 0].isnan().nonzero()[:, 0].tolist()
+    return rows
+
+
+def refuse_undefined(probs: Tensor, model: str) -> None:
+    """A UserError if a row of the `model`'s `probs [rows, vocab]` is no distribution."""
+    if undefined(probs):
+        raise UserError(
+            f"{model} gives no distribution for the next token (its logits hold NaN or infinity): "
+            "load it in a wider dtype, such as float32, or take other weights."
+        )
+
+
 def _outside_nucleus(logits: Tensor, top_p: float) -> Tensor:
     """True for the tokens that transformers' TopPLogitsWarper removes: those above them hold `top_p` already.
 

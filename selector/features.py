@@ -1,4 +1,4 @@
-"""What the selector knows at a root. Data generation and decoding both call `root_features`."""
+"""Features of a root, what the selector knows there. Data generation and decoding both call `DraftRoot.features`."""
 
 from __future__ import annotations
 
@@ -89,32 +89,33 @@ def target_law(probs: Tensor, support: Tensor | None) -> TargetLaw:
 def root_features(
     previous: Previous | None,
     *,
-    draft_probs_root: Tensor,
-    draft_logits_root: Tensor,
-    draft_hidden_root: Tensor,
+    draft_probs: Tensor,
+    draft_logits: Tensor,
+    draft_hidden: Tensor,
     target_hidden_size: int,
     context_length: int,
     sampling: Sampling,
 ) -> RootFeatures:
-    """Features of a root from laws and hidden states.
+    """Features of a root from both models' distributions and hidden states.
 
-    `previous` is None for a one-token context, whose features of prev are zeros. `context_length` counts the
-    tokens before the root token; the draft's warped law and its logits at the root are over its own columns.
+    `previous` is None for a one-token context, whose features of prev are zeros. `draft_probs` (warped) and
+    `draft_logits` are the draft's at the root, `[columns]`, over its own tokens; `draft_hidden [d_draft]` is its hidden
+    state there. `context_length` counts the tokens before the root token.
     """
-    root = _array(draft_probs_root)
+    root = _array(draft_probs)
     entropies, distances = [0.0, 0.0, -float(root @ _log(root))], [0.0, 0.0, 0.0]
     if previous is None:
-        sizes = target_hidden_size, len(draft_hidden_root)
-        target_hidden, draft_hidden = (torch.from_numpy(np.zeros(size, np.float32)) for size in sizes)
+        sizes = target_hidden_size, len(draft_hidden)
+        target_hidden, draft_hidden_prev = (torch.from_numpy(np.zeros(size, np.float32)) for size in sizes)
     else:
-        target_hidden, draft_hidden = previous.target_hidden.float().cpu(), previous.draft_hidden.float().cpu()
+        target_hidden, draft_hidden_prev = previous.target_hidden.float().cpu(), previous.draft_hidden.float().cpu()
         entropies[:2], distances = _compare(previous.target_law, _array(previous.draft_probs))
     setting = float(context_length), sampling.temperature, sampling.top_p
-    scalars = [*entropies, *distances, *_unwarped(_array(draft_logits_root)), *setting]
+    scalars = [*entropies, *distances, *_unwarped(_array(draft_logits)), *setting]
     return RootFeatures(
         target_hidden=target_hidden,
-        draft_hidden_prev=draft_hidden,
-        draft_hidden_root=draft_hidden_root.float().cpu(),
+        draft_hidden_prev=draft_hidden_prev,
+        draft_hidden_root=draft_hidden.float().cpu(),
         scalars=torch.from_numpy(np.array(scalars, np.float32)),
     )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from selector.decoding.sequence import SpeculativeSequence
 from selector.engine.huggingface import HuggingFaceModel
 from selector.latency import LatencyProfile
 from tests.support.evaluation_worlds import make_flat_profile, make_profile
@@ -56,6 +58,20 @@ def target(target_llama: LlamaForCausalLM) -> HuggingFaceModel:
 @pytest.fixture
 def draft(draft_llama: LlamaForCausalLM) -> HuggingFaceModel:
     return HuggingFaceModel(draft_llama)
+
+
+@pytest.fixture
+def sequences(monkeypatch: pytest.MonkeyPatch) -> list[SpeculativeSequence]:
+    """All sequences that decoding starts while a test runs, the latest last."""
+    started: list[SpeculativeSequence] = []
+    begin = SpeculativeSequence.__init__
+
+    def recorded(self: SpeculativeSequence, *arguments: Any) -> None:
+        begin(self, *arguments)
+        started.append(self)
+
+    monkeypatch.setattr(SpeculativeSequence, "__init__", recorded)
+    return started
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

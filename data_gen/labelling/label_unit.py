@@ -15,16 +15,16 @@ from data_gen.work_units import WorkUnit
 from selector.config import GenerateConfig
 from selector.dataset.records import RootRecord
 from selector.decoding.stats import Stopwatch
-from selector.distributions import Sampling, warp
-from selector.engine.drafting import Root
+from selector.distributions import refuse_undefined, warp
+from selector.engine.drafting import DraftRoot, start_roots
 from selector.engine.language_model import LanguageModel, prefill
-from selector.features import Previous, RootFeatures, root_features, target_law
+from selector.features import Previous, RootFeatures, target_law
 from selector.trees.efficiency import label_drawing
 from selector.trees.expansion import ActionSpace
 
 SCORE_ROWS = 256
-# Both models' laws of so many rows are held at once, 49,152 to 262,144 numbers each. More rows make fewer draft
-# passes, and every row's attention reads the others' masked keys: on a CPU 256 to 4,096 differ little.
+# Both models' distributions of so many rows are held at once, 49,152 to 262,144 numbers each. More rows make fewer
+# draft passes, and every row's attention reads the others' masked keys: on a CPU 256 to 4,096 differ little.
 CHUNK_ROWS = 1024
 SECTIONS = ("trajectory", "draft", "target", "features", "labels")
 
@@ -58,22 +58,24 @@ def label_unit(
         if not roots:
             return records
         with stopwatch.section("draft"):
-            starts = start_roots(draft, trajectory.tokens, [root.index for root in roots], unit.draft_sampling)
+            known = draft.length
+            text, rows = trajectory.tokens[known : roots[-1].index + 1], [root.index - known for root in roots]
+            starts = start_roots(draft, text, rows, unit.draft_sampling)
             seeds = [unit.seed(f"trees at {root.position}") for root in roots]
             forest = draw_forest(draft, starts, space.limits, config.num_samples, unit.draft_sampling, seeds)
             draft.keep(range(starts[-1].row))  # without the last root token, which the next root's features need
         with stopwatch.section("target"):
-            target_laws = score_forest(trajectory, forest, roots)
+            target_probs = score_forest(trajectory, forest, roots)
             trajectory.commit()
         with stopwatch.section("features"):
             features = [_features(trajectory, draft, *pair) for pair in zip(roots, starts, strict=True)]
         with stopwatch.section("labels"):
-            samples = label_forest(forest, target_laws, space, config.verifiers)
+            samples = label_forest(forest, target_probs, space, config.verifiers)
         for place, root in enumerate(roots):
             own = slice(place * config.num_samples, (place + 1) * config.num_samples)
             labels = {name: values[own] for name, values in samples.items()}
             records.append(_record(unit, root, features[place], labels))
-        count = chunk_size(len(forest.laws) // len(roots) + config.root_every, count)
+        count = chunk_size(len(forest.draft_probs) // len(roots) + config.root_every, count)
 
 
 def chunk_size(rows: int, before: int | None = None) -> int:
@@ -82,48 +84,34 @@ def chunk_size(rows: int, before: int | None = None) -> int:
     return count if before is None else min(count, 4 * before)
 
 
-def start_roots(draft: LanguageModel, tokens: Sequence[int], places: Sequence[int], sampling: Sampling) -> list[Root]:
-    """Run the text up to the last of the root tokens, at ascending `places`, in one pass that stays pending."""
-    known, first, end = draft.length, max(draft.length, places[0] - 1), places[-1] + 1
-    ids = torch.tensor(tokens[known:end], device=draft.device)
-    scores = draft.extend(ids, range(-1, len(ids) - 1), last_rows=end - first)
-    used = sorted({row for place in places for row in (place - 1, place) if row >= first})
-    rows = torch.tensor(used, device=draft.device) - first
-    logits, hidden = scores.logits[rows], scores.hidden[rows]
-    laws = warp(logits, sampling)
-    ends = [used.index(place) + 1 for place in places]
-    return [
-        Root(tokens[place], place - known, *(block[max(0, last - 2) : last] for block in (laws, logits, hidden)))
-        for place, last in zip(places, ends, strict=True)
-    ]
-
-
 def score_forest(trajectory: Trajectory, forest: Forest, roots: Sequence[TextRoot]) -> Tensor:
-    """The target's warped laws `[inner nodes, vocab]`; those of the roots are known from the text.
+    """The target's warped distributions `[inner nodes, vocab]`; those of the roots are known from the text.
 
     Passes are cut at `SCORE_ROWS` rows, which bounds what warping needs. The rows stay pending behind the text's.
+    Raises UserError where the target has no distribution.
     """
     target, inner, known = trajectory.target, forest.inner, len(roots)
     pending = len(trajectory.tokens) - 1 - target.length
     rows = [root.index - target.length for root in roots] + list(range(pending, pending + len(inner) - known))
     tokens = torch.tensor([forest.tokens[node] for node in inner], device=target.device)
-    parents = [rows[forest.law_rows[forest.parents[node]]] for node in inner[known:]]
-    laws = roots[0].probs.new_empty(len(inner), target.vocab_size)
-    laws[:known] = torch.stack([root.probs for root in roots])
+    parents = [rows[forest.rows[forest.parents[node]]] for node in inner[known:]]
+    probs = roots[0].probs.new_empty(len(inner), target.vocab_size)
+    probs[:known] = torch.stack([root.probs for root in roots])
     for start in range(0, len(parents), SCORE_ROWS):
         part = parents[start : start + SCORE_ROWS]
         first, end = known + start, known + start + len(part)
-        laws[first:end] = warp(target.extend(tokens[first:end], part).logits, trajectory.sampling)
-    return laws
+        probs[first:end] = warp(target.extend(tokens[first:end], part).logits, trajectory.sampling)
+    refuse_undefined(probs, "target")
+    return probs
 
 
 def label_forest(
-    forest: Forest, target_laws: Tensor, space: ActionSpace, verifiers: Sequence[str]
+    forest: Forest, target_probs: Tensor, space: ActionSpace, verifiers: Sequence[str]
 ) -> dict[str, Tensor]:
     """Per verifier `[super-trees, actions]`, float64: each super-tree's estimate of `E[tau + 1]`."""
     labels: dict[str, list[Tensor]] = {name: [] for name in verifiers}
     root = 0
-    for drawing in forest.drawings(target_laws):
+    for drawing in forest.drawings(target_probs):
         if drawing.trunk[0] != root:
             root = drawing.trunk[0]
             drawing.laws.forget()  # super-trees below one root share many nodes, those of two roots none
@@ -132,24 +120,16 @@ def label_forest(
     return {name: torch.stack(values) for name, values in labels.items()}
 
 
-def _features(trajectory: Trajectory, draft: LanguageModel, root: TextRoot, start: Root) -> RootFeatures:
+def _features(trajectory: Trajectory, draft: LanguageModel, root: TextRoot, start: DraftRoot) -> RootFeatures:
     previous = None
     if root.prev_probs is not None and root.prev_hidden is not None:
         previous = Previous(
             target_law=target_law(root.prev_probs, draft.support),
-            draft_probs=start.laws[0],
+            draft_probs=start.probs[0],
             target_hidden=root.prev_hidden,
             draft_hidden=start.hidden[0],
         )
-    return root_features(
-        previous,
-        draft_probs_root=start.laws[-1],
-        draft_logits_root=start.logits[-1],
-        draft_hidden_root=start.hidden[-1],
-        target_hidden_size=trajectory.target.hidden_size,
-        context_length=root.index,
-        sampling=trajectory.sampling,
-    )
+    return start.features(previous, trajectory.target.hidden_size, root.index, trajectory.sampling)
 
 
 def _record(unit: WorkUnit, root: TextRoot, features: RootFeatures, samples: dict[str, Tensor]) -> RootRecord:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selector.distributions import Sampling, draw, warp
+from selector.distributions import Sampling, draw, refuse_undefined, warp
 from selector.engine.language_model import LanguageModel
 
 
@@ -98,9 +98,14 @@ class Trajectory:
         self.target.keep(range(len(self.tokens) - 1 - self.target.length))
 
     def _run(self, start: int, end: int) -> Tensor:
-        """One pass over the tokens from `start` to before `end`, which continue the chain of pending rows."""
+        """One pass over the tokens from `start` to before `end`, which continue the chain of pending rows.
+
+        Raises UserError where the target has no distribution after them.
+        """
         ids = torch.tensor(self.tokens[start:end], device=self.target.device)
         above = start - self.target.length - 1
         scores = self.target.extend(ids, range(above, above + len(ids)), last_rows=1)
-        self.probs, self.hidden = warp(scores.logits[-1], self.sampling), scores.hidden[-1]
+        probs = warp(scores.logits[-1:], self.sampling)
+        refuse_undefined(probs, "target")
+        self.probs, self.hidden = probs[0], scores.hidden[-1]
         return self.probs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -27,11 +28,12 @@ from selector.trees.verifiers import get_verifier
 __all__ = ["Decoder", "Generation", "Step", "clip"]
 
 GREEDY = Sampling(temperature=0.0)
+UNDRAFTED = "the draft's logits hold NaN or infinity: such places are not drafted from, which costs speed and no more"
 DraftWarp = Literal["same"] | tuple[float, float]
 
 
 class Decoder:
-    """Decodes with a pair, a verifier and a policy; one sequence at a time.
+    """Decodes with a pair, a verifier and a policy; any number of texts beside each other, also in threads.
 
     Sampled text follows the target's law at `sampling` exactly, whatever the draft, verifier and policy; greedy
     text is the target's own up to rounding of its passes.
@@ -170,12 +172,11 @@ class Decoder:
         generator = torch.Generator(pair.target.device).manual_seed(int(seed))
         draft_sampling = sampling if isinstance(self.draft_warp, str) else Sampling(*self.draft_warp)
         sequence = SpeculativeSequence(pair.target, pair.draft, sampling, draft_sampling, generator, stopwatch)
-        if self.guard is not None:
-            self.guard.reset()
+        guard = None if self.guard is None else self.guard.fresh()
         with stopwatch.section("prefill"):
             sequence.prefill(prompt)
         while ending.finish is None:
-            expansion = self._choose(sequence, ending.remaining, stats, stopwatch)
+            expansion = self._choose(sequence, guard, ending.remaining, stats, stopwatch)
             committed = sequence.step(expansion, self.verifier)
             tokens = ending.accept(committed.tokens)
             stats.tokens += len(tokens)
@@ -183,23 +184,31 @@ class Decoder:
             stats.accepted += len(committed.tokens) - 1
             stats.drafted += committed.nodes - 1
             stats.actions[expansion] += 1
+            if committed.undrafted and not stats.undrafted:
+                warnings.warn(UNDRAFTED, RuntimeWarning, stacklevel=2)
+            stats.undrafted += committed.undrafted
             stopwatch.switch("other")
             yield Step(tokens, "", expansion, stats, ending.finish)
             stopwatch.restart()
 
     def _choose(
-        self, sequence: SpeculativeSequence, remaining: int, stats: DecodeStats, stopwatch: Stopwatch
+        self,
+        sequence: SpeculativeSequence,
+        guard: Guard | None,
+        remaining: int,
+        stats: DecodeStats,
+        stopwatch: Stopwatch,
     ) -> Expansion:
         """The policy's tree, cut to the tokens that are left; no tree where the guard holds it back."""
-        if self.guard is not None and not self.guard.speculates(sequence.context_length):
+        if guard is not None and not guard.speculates(sequence.context_length):
             stats.guarded += 1
             return PLAIN
         with stopwatch.section("selector"):
             chosen = self.policy.choose(sequence)
         expansion = clip(chosen, remaining - 1)
         check_branches(self.verifier, expansion)
-        if self.guard is not None:
-            self.guard.chosen(expansion)
+        if guard is not None:
+            guard.chosen(expansion)
         return expansion
 
     def _with_text(self, steps: Iterator[Step], stopping: Stopping) -> Iterator[Step]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import lru_cache
 
 import torch
@@ -33,10 +34,15 @@ class Guard:
         """`selected`: a selector chooses the trees, and its own cost is part of each of its steps."""
         self._profile, self._selected = profile, selected
         self._seconds = lru_cache(maxsize=4096)(self._step_seconds)
-        self.reset()
+        self._begin()
 
-    def reset(self) -> None:
-        """A new text begins."""
+    def fresh(self) -> Guard:
+        """The same guard for another text, of which it has seen nothing."""
+        other = copy(self)
+        other._begin()
+        return other
+
+    def _begin(self) -> None:
         self._saved, self._spread, self._steps = 0.0, 0.0, 0
         self._pause, self._resume = PAUSES[0], 0
         self._running: tuple[int, Expansion] | None = None

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from selector.decoding.stats import Stopwatch
-from selector.distributions import Sampling, warp
-from selector.engine.drafting import Root, draft_tree, start_root
+from selector.distributions import Sampling, refuse_undefined, undefined, warp
+from selector.engine.drafting import DraftRoot, draft_tree, start_root
 from selector.engine.language_model import LanguageModel
 from selector.engine.scoring import score_tree
-from selector.features import Previous, RootFeatures, TargetLaw, root_features, target_law
+from selector.features import Previous, RootFeatures, TargetLaw, target_law
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
 from selector.trees.topology import Topology
@@ -21,14 +21,20 @@ from selector.trees.verifier import Verifier
 
 
 class Committed(NamedTuple):
-    """What a step adds to the context: the accepted path and the bonus token; `nodes` were scored."""
+    """What a step adds to the context: the accepted path and the bonus token.
+
+    `nodes` were scored; `undrafted` of them had no draft distribution.
+    """
 
     tokens: list[int]
     nodes: int
+    undrafted: int
 
 
 class SpeculativeSequence:
     """The state between steps. The last committed token is the root token; neither cache holds a row for it.
+
+    The caches are the sequence's own, as `generator` is: any number of sequences may run on one pair of models.
 
     The draft's cache may lack more: `uncached` are the tokens it has to run before it can draft, the root token
     last. After an accepted leaf these are two; they are more after steps that did not draft.
@@ -43,14 +49,14 @@ class SpeculativeSequence:
         generator: torch.Generator,
         stopwatch: Stopwatch,
     ) -> None:
-        self.target, self.draft = target, draft
+        self.target, self.draft = target.fresh(), draft.fresh()
         self.sampling, self.draft_sampling = sampling, draft_sampling
         self._generator, self._stopwatch = generator, stopwatch
         self._uncached: list[int] = []
-        self._root: Root | None = None
+        self._root: DraftRoot | None = None
+        # distribution and hidden state at the token before the root token
         self._target_prev: tuple[Tensor, Tensor] | None = None
-        # the law, the columns of it that are the draft's own (None: all), the hidden state
-        self._draft_prev: tuple[Tensor, Tensor | None, Tensor] | None = None
+        self._draft_prev: tuple[Tensor, Tensor] | None = None
 
     @property
     def context_length(self) -> int:
@@ -68,7 +74,8 @@ class SpeculativeSequence:
         if len(body):
             scores = self.target.extend(body, range(-1, len(body) - 1), last_rows=1)
             self.target.keep(range(len(body)))
-            self._target_prev = warp(scores.logits, self.sampling)[0], scores.hidden[0]
+            probs = warp(scores.logits, self.sampling)
+            self._target_prev = None if undefined(probs) else (probs[0], scores.hidden[0])
 
     @torch.inference_mode()
     def features(self, previous: bool = True) -> RootFeatures:
@@ -80,35 +87,36 @@ class SpeculativeSequence:
         if previous and self._target_prev is not None:
             target = target_law(self._target_prev[0], self.draft.support)
         root = self._start()
-        return root_features(
-            self._previous(root, target),
-            draft_probs_root=root.laws[-1],
-            draft_logits_root=root.logits[-1],
-            draft_hidden_root=root.hidden[-1],
-            target_hidden_size=self.target.hidden_size,
-            context_length=self.context_length,
-            sampling=self.sampling,
-        )
+        previous_models = self._previous(root, target)
+        return root.features(previous_models, self.target.hidden_size, self.context_length, self.sampling)
 
     @torch.inference_mode()
     def step(self, expansion: Expansion, verifier: Verifier) -> Committed:
-        """Draft, score, verify, and keep the accepted path in both caches."""
+        """Draft, score, verify, and keep the accepted path in both caches.
+
+        Below a node where the target has no distribution nothing can be accepted. Raises UserError when the text
+        gets to such a node: only then would sampling from the target alone have failed, too.
+        """
         stopwatch = self._stopwatch
         with stopwatch.section("draft"):
             tree = self._draft(expansion)
         with stopwatch.section("target"):
             scored = score_tree(self.target, tree, self.sampling)
         with stopwatch.section("verify"):
-            node, bonus = verifier.verify(tree, scored.target_probs, self._generator)
+            broken = undefined(scored.target_probs)
+            offered = tree.cut(broken) if broken else tree
+            node, bonus = verifier.verify(offered, scored.target_probs, self._generator)
+            if node in broken:
+                refuse_undefined(scored.target_probs[node : node + 1], "target")
         with stopwatch.section("cache"):
             path = tree.topology.path(node)
             self.target.keep([0, *path])
             tokens = [*tree.path_tokens(node), bonus]
             self._keep_draft(tree, node, path, tokens)
             self._target_prev = scored.target_probs[node], scored.hidden[node]
-        return Committed(tokens, len(tree.topology))
+        return Committed(tokens, len(tree.topology), tree.undrafted)
 
-    def _start(self) -> Root:
+    def _start(self) -> DraftRoot:
         if self._root is None:
             with self._stopwatch.section("draft" if self.draft.length else "prefill"):
                 self._root = start_root(self.draft, self._uncached, self.draft_sampling)
@@ -118,34 +126,28 @@ class SpeculativeSequence:
         if expansion.max_depth > 0:
             return draft_tree(self.draft, self._start(), expansion, self.draft_sampling, self._generator)
         token = torch.tensor(self._uncached[-1:], device=self.target.device)
-        nothing = torch.zeros(0, self.target.vocab_size, device=self.target.device)
+        columns = self.target.vocab_size if self.draft.support is None else len(self.draft.support)
+        nothing = torch.zeros(0, columns, device=self.target.device)
         return DraftTree(Topology(), token, nothing, self.draft.support)
 
     def _keep_draft(self, tree: DraftTree, node: int, path: list[int], tokens: list[int]) -> None:
         """Keep the accepted path's rows; what the draft did not run goes to `uncached`."""
-        root, inner = self._root, tree.topology.num_inner
+        root, inner = self._root, len(tree.draft_probs)
         if root is None:
             self._uncached.append(tokens[-1])
             return
         self.draft.keep([*range(root.row + 1), *(root.row + above for above in path if above < inner)])
         self._root = None
         if node < inner and tree.draft_hidden is not None:
-            kept = tree.draft_probs[node], tree.support, tree.draft_hidden[node]
-            self._uncached, self._draft_prev = tokens[-1:], kept
+            self._uncached, self._draft_prev = tokens[-1:], (tree.draft_probs[node], tree.draft_hidden[node])
         elif node == 0:
-            self._uncached, self._draft_prev = tokens[-1:], (root.laws[-1], None, root.hidden[-1])
+            self._uncached, self._draft_prev = tokens[-1:], (root.probs[-1], root.hidden[-1])
         else:
             self._uncached, self._draft_prev = tokens[-2:], None
 
-    def _previous(self, root: Root, target: TargetLaw | None) -> Previous | None:
-        """Both models at the token before the root token."""
-        if self._target_prev is None or target is None:
+    def _previous(self, root: DraftRoot, target: TargetLaw | None) -> Previous | None:
+        """Both models at the token before the root token; None where one of them has no distribution there."""
+        draft = (root.probs[-2], root.hidden[-2]) if len(root.probs) > 1 else self._draft_prev
+        if self._target_prev is None or target is None or draft is None or undefined(draft[0][None]):
             return None
-        if len(root.laws) > 1:
-            draft_law, draft_hidden = root.laws[-2], root.hidden[-2]
-        elif self._draft_prev is not None:
-            draft_law, support, draft_hidden = self._draft_prev
-            draft_law = draft_law if support is None else draft_law[support]
-        else:
-            return None
-        return Previous(target, draft_law, self._target_prev[1], draft_hidden)
+        return Previous(target, draft[0], self._target_prev[1], draft[1])

@@ -23,6 +23,7 @@ class DecodeStats:
         steps: target passes after the prompt's.
         accepted: drafted tokens accepted (the sum of `tau`); `drafted`: tree nodes scored, without the roots.
         guarded: steps that did not speculate because the guard held them back.
+        undrafted: nodes below which nothing was drafted because the draft's logits there gave no distribution.
         actions: how often each expansion was run, after clipping to the tokens that were left.
         seconds: by section. `draft` and `target` are model passes with their laws, `verify` accepting and the
             bonus draw, `cache` keeping the path, `selector` features and network, `other` the guard and the Python
@@ -35,6 +36,7 @@ class DecodeStats:
     accepted: int = 0
     drafted: int = 0
     guarded: int = 0
+    undrafted: int = 0
     actions: Counter[Expansion] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SECTIONS, 0.0))
     policy: str = ""
@@ -74,6 +76,7 @@ class DecodeStats:
         self.accepted += other.accepted
         self.drafted += other.drafted
         self.guarded += other.guarded
+        self.undrafted += other.undrafted
         self.actions.update(other.actions)
         for name, seconds in other.seconds.items():
             self.seconds[name] += seconds
@@ -89,6 +92,7 @@ class DecodeStats:
             "drafted": self.drafted,
             "accepted": self.accepted,
             "guarded": self.guarded,
+            "undrafted": self.undrafted,
             "overhead_share": self.overhead_share,
             "seconds": dict(self.seconds),
             "actions": {str(expansion): count for expansion, count in self.actions.most_common()},

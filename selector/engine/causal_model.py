@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import json
 from collections.abc import Sequence
 from functools import cached_property
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from selector.errors import UserError
 
 MASKED_BACKENDS = ("sdpa", "eager")  # attention implementations that honour a 4-D mask
 FINGERPRINT_SAMPLES = 16
+PASSES = RLock()  # threads take turns: models may share a head, and a pass listens at it (see `_forward`)
 
 
 class HuggingFaceModel:
@@ -71,17 +74,16 @@ class HuggingFaceModel:
         self._configs = switchable_configs(self._passes)
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
         self._columns: int | None = None
-        probe = DynamicCache()
+        self._probe = DynamicCache()
         zero = torch.zeros(1, 1, dtype=torch.long, device=self.device)
-        scores = self._forward(zero, None, zero, probe, 1)
+        with PASSES:
+            scores = self._forward(zero, None, zero, self._probe, 1)
         self.hidden_size = scores.hidden.shape[1]
         found = scores.logits.shape[1]
         if found != columns:
             raise UserError(f"model {name!r} has {found} output tokens, not {columns}: not supported.")
         self._columns = self.vocab_size
-        self._cache = PathCache(probe)
-        self._pending = PendingRows()
-        self._length = 0
+        self._begin()
 
     @property
     def length(self) -> int:
@@ -109,6 +111,16 @@ class HuggingFaceModel:
             digest.update(json.dumps(sorted(self.tokenizer.get_vocab().items())).encode())
         return digest.hexdigest()[:16]
 
+    def _begin(self) -> None:
+        """An empty sequence, with buffers of its own."""
+        self._cache, self._pending, self._length = PathCache(self._probe), PendingRows(), 0
+
+    def fresh(self) -> HuggingFaceModel:
+        """See `LanguageModel.fresh`."""
+        other = copy.copy(self)
+        other._begin()
+        return other
+
     def reset(self) -> None:
         """Forget the sequence; the buffers stay allocated."""
         self._cache.rows = self._length = 0
@@ -122,22 +134,53 @@ class HuggingFaceModel:
         positions = torch.tensor(depths, device=self.device).add_(self._length)
         mask: Any = None  # one row that sees everything, or a prompt from an empty cache: the model's own mask
         if visible is not None:
-            mask = self._mask(count, visible)
+            mask = self._mask(count, visible, self._pending.depths)
         elif cached > 0 and (count > 1 or self._window is not None):
-            mask = self._mask(count, np.tri(count, cached - self._length + count, cached - self._length, dtype=bool))
+            chain = np.tri(count, cached - self._length + count, cached - self._length, dtype=bool)
+            mask = self._mask(count, chain, self._pending.depths)
         ids = tokens.to(self.device)
         if self.rows < self.vocab_size:
             ids = ids.clamp(max=self.rows - 1)  # a padded token of the target, which this draft does not have
         self._cache.reserve(count)
-        few = mask is not None or count == 1
-        if few and self._direct is not None:
-            logits, hidden = self._direct(ids[None], mask, positions[None], self._cache, last_rows)
-            scores = Scores(logits[0, :, : self._columns], hidden[0])
-        else:
-            with grouped_rows(self._configs if few else ()):
-                scores = self._forward(ids[None], mask, positions[None], self._cache, last_rows)
+        scores = self._run(ids, mask, positions, last_rows)
+        if visible is not None and not bool(scores.hidden.sum(dtype=torch.float32).isfinite()):
+            scores = self._one_by_one(ids, visible, positions)
+            scores = Scores(scores.logits[-last_rows:], scores.hidden[-last_rows:])
         self._cache.rows += count
         return scores
+
+    def _run(self, ids: Tensor, mask: Any, positions: Tensor, last_rows: int) -> Scores:
+        few = mask is not None or len(ids) == 1
+        with PASSES:
+            if few and self._direct is not None:
+                logits, hidden = self._direct(ids[None], mask, positions[None], self._cache, last_rows)
+                return Scores(logits[0, :, : self._columns], hidden[0])
+            with grouped_rows(self._configs if few else ()):
+                return self._forward(ids[None], mask, positions[None], self._cache, last_rows)
+
+    def _one_by_one(self, ids: Tensor, visible: Visible, positions: Tensor) -> Scores:
+        """The rows of a pass again, each behind nothing but its own ancestors.
+
+        A mask adds minus infinity to what a row must not see, and NaN stays NaN: a row that overflows would spoil its
+        siblings, and whether they can be drafted from would depend on more than their own path.
+        """
+        cache, length, end = self._cache, self._length, self._cache.rows + len(ids)
+        pending = [buffer.data[:, :, length:end].clone() for buffer in cache.buffers]
+        found = []
+        for row, seen in enumerate(visible):
+            *ancestors, own = np.flatnonzero(seen).tolist()
+            cache.rows = length + len(ancestors)
+            for buffer, rows in zip(cache.buffers, pending, strict=True):
+                buffer.data[:, :, length : cache.rows] = rows[:, :, ancestors]
+            chain = np.ones((1, len(ancestors) + 1), dtype=bool)
+            mask = None if self._window is None else self._mask(1, chain, range(len(ancestors) + 1))
+            found.append(self._run(ids[row : row + 1], mask, positions[row : row + 1], 1))
+            for buffer, rows in zip(cache.buffers, pending, strict=True):
+                rows[:, :, own] = buffer.data[:, :, cache.rows]
+        for buffer, rows in zip(cache.buffers, pending, strict=True):
+            buffer.data[:, :, length:end] = rows
+        cache.rows = end - len(ids)
+        return Scores(*(torch.cat(blocks) for blocks in zip(*found, strict=True)))
 
     @torch.inference_mode()
     def keep(self, path: Sequence[int]) -> None:
@@ -146,8 +189,10 @@ class HuggingFaceModel:
         self._length += len(path)
         self._pending = PendingRows()
 
-    def _mask(self, count: int, visible: Visible) -> Tensor | dict[str, Tensor]:
+    def _mask(self, count: int, visible: Visible, depths: Sequence[int]) -> Tensor | dict[str, Tensor]:
         """Additive `[1, 1, count, length + pending]`: every row sees the committed context, and `visible`.
+
+        `depths` are those of the pending rows.
 
         A model with layers of two kinds gets a mask of each.
         """
@@ -155,7 +200,7 @@ class HuggingFaceModel:
         seen[:, self._length :] = visible
         if self._window is None:
             return self._additive(seen)
-        near = self._additive(windowed(visible, self._pending.depths, self._length, self._window))
+        near = self._additive(windowed(visible, depths, self._length, self._window))
         return {"full_attention": self._additive(seen), "sliding_attention": near} if self._mixed else near
 
     def _additive(self, seen: Visible) -> Tensor:

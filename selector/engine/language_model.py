@@ -40,12 +40,16 @@ class LanguageModel(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """See above; computed when first asked for."""
+        """Short hash, computed when first asked for."""
         ...
 
     @property
     def length(self) -> int:
         """Number of committed rows."""
+        ...
+
+    def fresh(self) -> LanguageModel:
+        """The same weights with the rows of another sequence, none yet: sequences run beside each other on copies."""
         ...
 
     def reset(self) -> None:

@@ -20,6 +20,10 @@ class _Around:
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
 
+    def fresh(self) -> LanguageModel:
+        """See `LanguageModel.fresh`."""
+        return type(self)(self._model.fresh())
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
@@ -49,6 +53,6 @@ class AlwaysAccept:
     def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
         """See `Verifier.verify`."""
         node = 0
-        while node < tree.topology.num_inner:
+        while tree.topology.children[node]:
             node = tree.topology.children[node][0]
         return Verification(node, int(draw(target_probs[node : node + 1], generator)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -16,9 +17,9 @@ class DraftTree:
     Attributes:
         topology: nodes in breadth-first order, equal prefixes merged.
         tokens: `[nodes]`, int64; `tokens[0]` is the root token (the last token of the context).
-        draft_probs: `[inner nodes, vocab]`, float32 or wider: row `u` is the law that each entry of
-            `topology.children[u]` was drawn from, independently.
-        support: `[columns]`, int64, tokens outside which every draft law is zero; None when not known.
+        draft_probs: `[nodes above the deepest level, columns]`, float32 or wider: row `u` is the law that each entry of
+            `topology.children[u]` was drawn from, independently. A row that is no distribution has no children.
+        support: `[columns]`, int64, ascending: the tokens of the columns; None when they are the vocabulary.
         draft_hidden: `[inner nodes, hidden_size]`, the draft's last hidden states; None when not kept.
     """
 
@@ -27,6 +28,21 @@ class DraftTree:
     draft_probs: Tensor
     support: Tensor | None = None
     draft_hidden: Tensor | None = None
+
+    @property
+    def undrafted(self) -> int:
+        """Number of nodes whose draft row was no distribution, so that nothing was drafted below them."""
+        return len(self.draft_probs) - self.topology.num_inner
+
+    def cut(self, nodes: Collection[int]) -> DraftTree:
+        """The tree without what hangs below `nodes`; what is cut off keeps its place and is no child of anything."""
+        children: list[list[int]] = []
+        bare: set[int] = set()
+        for node, parent in enumerate(self.topology.parents):
+            if node in nodes or parent in bare:
+                bare.add(node)
+            children.append([] if node in bare else self.topology.children[node])
+        return replace(self, topology=replace(self.topology, children=children))
 
     def path_tokens(self, node: int) -> list[int]:
         """Drafted tokens from the root (left out) to `node`."""

@@ -17,11 +17,11 @@ class SuperTree:
         topology: a trie in breadth-first order (equal prefixes merged); leaves have different depths, and
             `children` has one entry for each distinct child: multiplicities belong to an action's tree.
         tokens: `[nodes]`, int64.
-        draft_probs: `[nodes, vocab]`; the row of a node without children may be anything.
+        draft_probs: `[nodes, columns]`; the row of a node without children may be anything.
         trunk: node at each depth `0 .. L1max + L2max` of the trunk.
         branches: `branches[i][j]` lists the nodes of the `j`-th branch below `trunk[i]`, without `trunk[i]`;
             `j == 0` is the trunk's own continuation. Given `trunk[i]` they are i.i.d.
-        support: tokens outside which every draft law is zero; None when not known.
+        support: `[columns]`, ascending: the tokens of the columns; None when they are the vocabulary.
     """
 
     topology: Topology

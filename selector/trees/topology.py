@@ -15,7 +15,8 @@ class Topology:
         children: `children[u]` lists the child nodes of `u` in branch order, **with multiplicity**: one entry
             for each branch that passes through. Trunk nodes have one entry, leaves none.
 
-    All leaves have the same depth, so inner nodes are the first `num_inner` nodes.
+    A level is drafted from as a whole, except below a node whose draft row is no distribution. Without such nodes all
+    leaves have the same depth, and inner nodes are the first `num_inner` nodes.
     """
 
     parents: list[int] = field(default_factory=lambda: [-1])

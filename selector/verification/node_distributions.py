@@ -39,16 +39,15 @@ class NodeLaws:
 
     Args:
         target_probs: `[rows or more, vocab]`, float32 or float64.
-        draft_probs: `[rows or more, vocab]`, same dtype and device; or `[rows or more, columns]`, on the support.
+        draft_probs: `[rows or more, columns]`, same dtype and device.
         support: `[columns]` tokens, ascending, outside which every draft law is zero. Passes then read these columns
-            only, since `Z(c)` elsewhere is the target's mass there, whatever `c`. None reads the vocabulary.
+            only, since `Z(c)` elsewhere is the target's mass there, whatever `c`. None: columns are the vocabulary.
     """
 
     def __init__(self, target_probs: Tensor, draft_probs: Tensor, support: Tensor | None = None) -> None:
         self.target_probs = target_probs
         self.draft_probs = draft_probs
         self.support = support
-        self._on_support = support is not None and draft_probs.shape[1] == len(support)
         self._columns: dict[int, tuple[Tensor, Tensor, float]] = {}
         self._draft_totals: dict[int, float] = {}
         self._masses: dict[tuple[int, float], float] = {}
@@ -75,9 +74,7 @@ class NodeLaws:
             return [], []
         device = self.target_probs.device
         index = torch.tensor([list(rows), list(tokens)], device=device)
-        places = index[1]
-        if self.support is not None and self._on_support:
-            places = torch.searchsorted(self.support, places)
+        places = index[1] if self.support is None else torch.searchsorted(self.support, index[1])
         pairs = torch.stack([self.target_probs[index[0], index[1]], self.draft_probs[index[0], places]])
         target, draft = pairs.tolist()
         return target, draft
@@ -145,7 +142,7 @@ class NodeLaws:
         """
         target = self.target_probs[row]
         other = self.draft_probs[row] if proposal is None else proposal.to(target.dtype)
-        if self.support is not None and (self._on_support or proposal is not None):
+        if self.support is not None:
             other = torch.zeros_like(target).index_copy(0, self.support, other)
         residual = torch.add(target, other, alpha=-min(factor, LARGEST_FACTOR)).relu_()
         if removed:
@@ -161,8 +158,8 @@ class NodeLaws:
         outside = []
         parts = []
         for row in missing:
-            target, draft = self.target_probs[row].index_select(0, self.support), self.draft_probs[row]
-            parts.append((target, draft if self._on_support else draft.index_select(0, self.support)))
+            target = self.target_probs[row].index_select(0, self.support)
+            parts.append((target, self.draft_probs[row]))
             # Exact for float32 rows: both sums are float64, so the difference loses nothing that matters.
             outside.append(self.target_probs[row].sum(dtype=torch.float64) - target.sum(dtype=torch.float64))
         if missing:

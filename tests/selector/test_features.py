@@ -24,9 +24,9 @@ def features_of(
 ) -> RootFeatures:
     return root_features(
         previous,
-        draft_probs_root=law,
-        draft_logits_root=logits,
-        draft_hidden_root=torch.zeros(2) if hidden is None else hidden,
+        draft_probs=law,
+        draft_logits=logits,
+        draft_hidden=torch.zeros(2) if hidden is None else hidden,
         target_hidden_size=4,
         context_length=context_length,
         sampling=sampling,

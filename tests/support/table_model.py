@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import torch
 from torch import Tensor
@@ -28,6 +29,11 @@ class TableModel:
         self.fingerprint = f"table-{seed}"
         self._table: dict[tuple[int, ...], Tensor] = {}
         self.reset()
+
+    def fresh(self) -> TableModel:
+        other = copy(self)
+        other.reset()
+        return other
 
     @property
     def length(self) -> int:

@@ -8,10 +8,10 @@ import torch
 from scipy.stats import chi2_contingency, chisquare
 
 from data_gen.labelling.draft_forest import draw_forest, inner_nodes
-from data_gen.labelling.label_unit import start_roots
 from selector.distributions import Sampling, warp
-from selector.engine.drafting import start_root
+from selector.engine.drafting import start_root, start_roots
 from selector.trees.expansion import Expansion
+from tests.support.forests import super_tree
 from tests.support.table_model import TableModel
 
 SAMPLING = Sampling(temperature=0.8)
@@ -37,7 +37,7 @@ def contexts(forest):
 
 
 def test_shape():
-    tree, _ = forest_of(TableModel(5, 0), seed=3).super_tree(0)
+    tree, _ = super_tree(forest_of(TableModel(5, 0), seed=3), 0)
     assert tree.trunk[0] == 0
     assert [tree.topology.depths[node] for node in tree.trunk] == [0, 1, 2, 3, 4]
     assert len(tree.branches) == 3
@@ -56,15 +56,12 @@ def test_laws_are_those_of_the_context_and_leaves_have_none():
     model = TableModel(6, 0, support=[1, 3, 4])
     forest = forest_of(model, samples=3)
     for sample in range(3):
-        tree, _ = forest.super_tree(sample)
+        tree, _ = super_tree(forest, sample)
         for node in range(len(tree.tokens)):
             law = tree.draft_probs[node]
             if tree.topology.children[node]:
                 context = (1, 2, *tree.tokens[tree.topology.path(node)].tolist())
-                expected = torch.zeros(6, dtype=torch.float64).index_put(
-                    (model.support,), warp(model.logits(context), SAMPLING)
-                )
-                torch.testing.assert_close(law, expected)
+                torch.testing.assert_close(law, warp(model.logits(context), SAMPLING))
         assert set(tree.tokens[1:].tolist()) <= {1, 3, 4}
 
 
@@ -92,7 +89,7 @@ def test_greedy_is_one_chain():
 
 @pytest.mark.parametrize("limits", [Expansion(1, 2, 2), Expansion(3, 0, 2), Expansion(3, 2, 0), Expansion(1, 0, 1)])
 def test_small_spaces(limits):
-    tree, _ = forest_of(TableModel(5, 0), limits, samples=2).super_tree(1)
+    tree, _ = super_tree(forest_of(TableModel(5, 0), limits, samples=2), 1)
     assert len(tree.trunk) == limits.max_depth + 1
     assert len(tree.branches) == limits.trunk_length + 1
     assert all(len(b) == limits.branch_length for position in tree.branches for b in position)
@@ -124,25 +121,25 @@ def roots_of_a_text(model, text=(1, 2, 0, 3), committed=2):
     """Every token from the last committed one on, as a root in one chain of pending rows."""
     model.reset()
     model.committed = list(text[:committed])
-    return start_roots(model, text, range(committed, len(text)), SAMPLING)
+    return start_roots(model, text[committed:], range(len(text) - committed), SAMPLING)
 
 
 def test_roots_of_a_text_hang_below_their_own_rows():
     model = TableModel(6, 0, support=[1, 3, 4])
     text = (1, 2, 0, 3)
     roots = roots_of_a_text(model, text)
-    assert [len(root.laws) for root in roots] == [1, 2]
+    assert [len(root.probs) for root in roots] == [1, 2]
     forest = draw_forest(model, roots, LIMITS, 3, SAMPLING, [5, 6])
     assert forest.num_roots == 2
     for tree in range(6):
-        alone, nodes = forest.super_tree(tree)
+        alone, nodes = super_tree(forest, tree)
         above = text[: 2 + tree // 3]
         assert nodes[0] == tree // 3
         for node in range(len(alone.tokens)):
             if alone.topology.children[node]:
                 path = [0, *alone.topology.path(node)]
                 law = warp(model.logits((*above, *alone.tokens[path].tolist())), SAMPLING)
-                torch.testing.assert_close(alone.draft_probs[node][model.support], law)
+                torch.testing.assert_close(alone.draft_probs[node], law)
 
 
 def test_a_root_draws_the_same_in_any_company():
@@ -150,7 +147,7 @@ def test_a_root_draws_the_same_in_any_company():
     both = draw_forest(model, roots_of_a_text(model), LIMITS, 2, SAMPLING, [5, 6])
     alone = draw_forest(model, roots_of_a_text(model)[1:], LIMITS, 2, SAMPLING, [6])
     for tree in range(2):
-        one, other = both.super_tree(2 + tree)[0], alone.super_tree(tree)[0]
+        one, other = super_tree(both, 2 + tree)[0], super_tree(alone, tree)[0]
         assert one.tokens.tolist() == other.tokens.tolist()
         assert (one.trunk, one.branches) == (other.trunk, other.branches)
 

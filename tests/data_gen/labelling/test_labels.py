@@ -8,16 +8,18 @@ import torch
 
 from data_gen.labelling import draft_forest as supertree
 from data_gen.labelling.draft_forest import draw_forest
-from data_gen.labelling.label_unit import label_forest, score_forest, start_roots
+from data_gen.labelling.label_unit import label_forest, score_forest
 from data_gen.labelling.trajectory import Trajectory
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import Stopwatch
 from selector.distributions import Sampling, warp
+from selector.engine.drafting import start_roots
 from selector.engine.language_model import prefill
 from selector.trees.efficiency import label
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.verifiers import VERIFIERS
 from tests.support.exact_worlds import World
+from tests.support.forests import rows_of, super_tree
 from tests.support.table_model import TableModel
 
 SAMPLING = Sampling(temperature=0.9)
@@ -39,6 +41,12 @@ def two_roots(target):
     return trajectory, trajectory.sample_roots(2, every=1, max_new_tokens=2)
 
 
+def start_both(draft, trajectory, roots):
+    """The draft at both roots, in one pass."""
+    known, end = draft.length, roots[-1].index + 1
+    return start_roots(draft, trajectory.tokens[known:end], [root.index - known for root in roots], SAMPLING)
+
+
 def draw_labels(names, forests=FORESTS, change=lambda roots: roots):
     """Per verifier `[2, samples, actions]`: labels of two roots that are drafted and scored together."""
     target, draft = table_pair()
@@ -46,7 +54,7 @@ def draw_labels(names, forests=FORESTS, change=lambda roots: roots):
     for number in range(forests):
         trajectory, roots = two_roots(target)
         prefill(draft, PROMPT[:-2])
-        starts = start_roots(draft, trajectory.tokens, [root.index for root in roots], SAMPLING)
+        starts = start_both(draft, trajectory, roots)
         seeds = [2 * number, 2 * number + 1]
         forest = draw_forest(draft, starts, SPACE.limits, SAMPLES, SAMPLING, seeds)
         target_laws = score_forest(trajectory, forest, change(roots))
@@ -134,13 +142,13 @@ def test_wrong_target_laws_are_noticed(exact, change):
 
 
 def test_branches_that_are_not_independent_are_noticed(exact, monkeypatch):
-    walks = supertree._walks
+    walks = supertree._draw_paths
 
     def copied(root, limits, generator):
         trunk, extra = walks(root, limits, generator)
         return trunk, [[replace(walk, uniform=trunk.uniform[walk.start :]) for walk in below] for below in extra]
 
-    monkeypatch.setattr(supertree, "_walks", copied)
+    monkeypatch.setattr(supertree, "_draw_paths", copied)
     assert largest_z(draw_labels(["naive"])["naive"], exact["naive"]) > BOUND
 
 
@@ -159,12 +167,12 @@ def test_labels_of_a_forest_are_those_of_its_super_trees():
     target, draft = table_pair()
     trajectory, roots = two_roots(target)
     prefill(draft, PROMPT[:-2])
-    starts = start_roots(draft, trajectory.tokens, [root.index for root in roots], SAMPLING)
+    starts = start_both(draft, trajectory, roots)
     forest = draw_forest(draft, starts, SPACE.limits, 3, SAMPLING, [5, 6])
     target_laws = score_forest(trajectory, forest, roots)
     together = label_forest(forest, target_laws, SPACE, list(VERIFIERS))
     for number in range(6):
-        tree, nodes = forest.super_tree(number)
-        alone = label(tree, forest.rows_of(target_laws, nodes), SPACE, list(VERIFIERS))
+        tree, nodes = super_tree(forest, number)
+        alone = label(tree, rows_of(forest, target_laws, nodes), SPACE, list(VERIFIERS))
         for name in VERIFIERS:
             torch.testing.assert_close(together[name][number], alone[name], atol=1e-6, rtol=0)

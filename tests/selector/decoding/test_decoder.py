@@ -13,6 +13,7 @@ from transformers import LlamaForCausalLM
 
 from selector.decoding.decoder import Decoder, clip
 from selector.decoding.policies import FixedPolicy, SelectorPolicy
+from selector.decoding.sequence import SpeculativeSequence
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel, PendingRows
 from selector.errors import UserError
@@ -61,15 +62,17 @@ def test_greedy_equals_generate(
 
 
 @pytest.mark.parametrize("length", [62, 63, 64, 65, 126, 127, 128, 129])
-def test_cache_lengths(target: HuggingFaceModel, draft: HuggingFaceModel, length: int) -> None:
+def test_cache_lengths(
+    target: HuggingFaceModel, draft: HuggingFaceModel, length: int, sequences: list[SpeculativeSequence]
+) -> None:
     (prompt,) = prompts([length])
     decoder = Decoder(pair_of(target, draft), "specinfer", Expansion(3, 1, 2))
     committed = list(prompt)
     for step in decoder.stream(prompt, max_new_tokens=12):
         committed += step.tokens
         if step.finish is None:
-            assert target.length == len(committed) - 1
-            assert draft.length in (len(committed) - 1, len(committed) - 2)
+            assert sequences[-1].target.length == len(committed) - 1
+            assert sequences[-1].draft.length in (len(committed) - 1, len(committed) - 2)
     assert committed[length:] == plain_greedy(target.model, prompt, 12)
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from selector.decoding.decoder import Decoder
 from selector.decoding.guard import PAUSES, PLAIN, TRIAL, Guard
+from selector.decoding.sequence import SpeculativeSequence
 from selector.distributions import Sampling
+from selector.engine.language_model import Scores
 from selector.latency import LatencyProfile
 from selector.trees.expansion import Expansion
 from tests.support.table_model import TableModel
@@ -26,7 +28,7 @@ def flat_profile(draft: float, selector: float = 0.0) -> LatencyProfile:
 
 def simulate(guard: Guard, steps: int, committed: Callable[[int], int], expansion: Expansion = CHAIN) -> list[bool]:
     """Whether each step speculated, when a speculative step at a context commits `committed(context)` tokens."""
-    guard.reset()
+    guard = guard.fresh()
     context, speculated = 10, []
     for _ in range(steps):
         speculated.append(guard.speculates(context))
@@ -104,14 +106,17 @@ def test_counted_and_reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.stats.actions == first.stats.actions
 
 
-def test_a_held_back_step_does_not_run_the_draft() -> None:
+def test_a_held_back_step_does_not_run_the_draft(sequences: list[SpeculativeSequence]) -> None:
+    passes: list[int] = []
+
+    class Watched(TableModel):
+        def extend(self, *arguments: Any, **options: Any) -> Scores:
+            passes.append(sequences[-1].target.length)
+            return super().extend(*arguments, **options)
+
     pair = tables()
+    pair.draft = Watched(6, 1)
     decoder = Decoder(pair, "nss", CHAIN, guard=Guard(flat_profile(50.0)))
-    passes = []
-    original = pair.draft.extend
-    pair.draft.extend = lambda *arguments, **options: (
-        passes.append(pair.target.length) or original(*arguments, **options)
-    )
     stats = decoder.generate([1], 40, Sampling(), seed=1).stats
     assert stats.guarded > 0
     assert max(passes) <= TRIAL + stats.accepted

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from selector.decoding.decoder import Decoder
+from selector.decoding.sequence import SpeculativeSequence
 from selector.engine.causal_model import HuggingFaceModel
 from selector.trees.expansion import Expansion
 from tests.conftest import tiny_llama
@@ -45,7 +46,7 @@ def keys_of(model: HuggingFaceModel) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("expansion", [Expansion(1, 0, 1), Expansion(1, 0, 4), Expansion(3, 0, 2), Expansion(2, 2, 2)])
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 127, 128, 129])
-def test_rejection_at_the_first_node(expansion: Expansion, length: int) -> None:
+def test_rejection_at_the_first_node(expansion: Expansion, length: int, sequences: list[SpeculativeSequence]) -> None:
     pair = contrary_pair()
     committed = [7 * place % 64 for place in range(length)]
     decoder = Decoder(pair, "specinfer", expansion)
@@ -54,9 +55,10 @@ def test_rejection_at_the_first_node(expansion: Expansion, length: int) -> None:
         assert len(step.tokens) == 1
         committed += step.tokens
         if step.finish is None:
-            assert pair.target.length == pair.draft.length == len(committed) - 1
+            assert sequences[-1].target.length == sequences[-1].draft.length == len(committed) - 1
     assert committed == expected
-    for model in (pair.target, pair.draft):
+    for model in (sequences[-1].target, sequences[-1].draft):
+        assert isinstance(model, HuggingFaceModel)
         for kept, built in zip(
             keys_of(model), rows_built_one_by_one(model.model, committed[: model.length]), strict=True
         ):
@@ -79,7 +81,7 @@ def large_pair() -> Any:
 
 
 @pytest.mark.slow
-def test_two_thousand_tokens_to_a_context_of_four_thousand() -> None:
+def test_two_thousand_tokens_to_a_context_of_four_thousand(sequences: list[SpeculativeSequence]) -> None:
     pair, count = large_pair(), 2000
     prompt = torch.randint(0, 64, (2000,), generator=torch.Generator().manual_seed(0)).tolist()
     expected = pair.target.model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False)
@@ -91,20 +93,22 @@ def test_two_thousand_tokens_to_a_context_of_four_thousand() -> None:
     for step in decoder.stream(prompt, max_new_tokens=count):
         tokens += step.tokens
         if step.finish is None:
-            assert pair.target.length == 2000 + len(tokens) - 1
-            assert pair.draft.length in (pair.target.length, pair.target.length - 1)
+            running = sequences[-1]
+            assert running.target.length == 2000 + len(tokens) - 1
+            assert running.draft.length in (running.target.length, running.target.length - 1)
         marks[len(tokens)] = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     early = max(size for length, size in marks.items() if 200 < length < 500)
     late = max(size for length, size in marks.items() if length > 1700)
     assert late - early < MEGABYTE / 4, "Python objects of past steps are kept"
-    capacities = [buffer.data.shape[2] for model in (pair.target, pair.draft) for buffer in model._cache.buffers]
+    models: list[Any] = [running.target, running.draft]
+    capacities = [buffer.data.shape[2] for model in models for buffer in model._cache.buffers]
     assert max(capacities) <= 2 * 4096
     assert tokens == text
 
 
 @pytest.mark.slow
-def test_two_hundred_prompts_in_a_row() -> None:
+def test_two_hundred_prompts_in_a_row(sequences: list[SpeculativeSequence]) -> None:
     pair = large_pair()
     decoder = Decoder(pair, "traversal", Expansion(3, 1, 2))
     generator = torch.Generator().manual_seed(1)
@@ -116,7 +120,7 @@ def test_two_hundred_prompts_in_a_row() -> None:
         prompt = torch.randint(0, 64, (length,), generator=generator).tolist()
         generation = decoder.generate(prompt, 24)
         assert len(generation.tokens) == 24
-        assert pair.target.length <= length + 24
+        assert sequences.pop().target.length <= length + 24
         del generation
         gc.collect()
         sizes.append(resident())

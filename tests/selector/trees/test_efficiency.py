@@ -121,7 +121,8 @@ def test_labels_are_plausible_and_alike_in_float32_and_on_a_support(sharpness, d
         lengths = [space.index(expansion) for expansion in space.expansions if expansion.num_branches == 1]
         assert bool((values[lengths].diff() >= 0).all())
     tree.draft_probs = tree.draft_probs.nan_to_num()
-    tree.support = torch.arange(len(target[0]))[(tree.draft_probs > 0).any(0)].to(device)
+    support = torch.arange(len(target[0]))[(tree.draft_probs > 0).any(0)]
+    tree.support, tree.draft_probs = support.to(device), tree.draft_probs[:, support]
     tree.tokens, tree.draft_probs, target = (
         tree.tokens.to(device), tree.draft_probs.float().to(device), target.float().to(device)
     )  # fmt: skip

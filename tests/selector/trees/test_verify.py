@@ -142,7 +142,7 @@ def test_reduced_support_changes_nothing(name, device):
     tree.draft_probs[:, :2] = 0.0
     tree.draft_probs /= tree.draft_probs.sum(-1, keepdim=True)
     whole = VERIFIERS[name].outcome(tree, target)
-    tree.support = torch.arange(2, 5)
+    tree.support, tree.draft_probs = torch.arange(2, 5), tree.draft_probs[:, 2:5]
     tree, target = on_device(tree, target, device)
     torch.testing.assert_close(VERIFIERS[name].outcome(tree, target).cpu(), whole, atol=1e-14, rtol=0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from selector.errors import UserError
 from selector.trees.expansion import ActionSpace, Expansion
 
 SCHEMA = 1
+CONTEXT_STEP = 32  # decoding looks times up for contexts in steps of so many tokens
 
 
 @dataclass(frozen=True)
@@ -70,20 +72,22 @@ class LatencyProfile:
         overhead = np.interp(1 + expansion.num_drafted, self.widths, self.overhead_seconds)
         return seconds + float(overhead)
 
-    def action_times(self, context: Tensor, space: ActionSpace) -> Tensor:
-        """`[roots, actions]`, float64 seconds, without the selector's own cost."""
-        lengths, inverse = torch.unique(context, return_inverse=True)
-        return torch.stack([self.step_time(lengths, expansion) for expansion in space.expansions], 1)[inverse]
-
-    def selector_times(self, context: Tensor, space: ActionSpace) -> Tensor:
-        """`[roots, actions]`, float64 seconds of a step whose action is chosen from the root's features.
+    def chosen_time(self, context: Tensor, expansion: Expansion) -> Tensor:
+        """Seconds of a step whose action was chosen from the root's features, `[roots]`, float64.
 
         Features and network cost `selector_seconds`; and the draft pass over the root token, which every tree
         needs anyway, is paid for nothing where the choice is not to speculate.
         """
-        idle = torch.tensor([expansion.max_depth == 0 for expansion in space.expansions])
-        wasted = idle * self.draft_time(context, 1)[:, None]
-        return self.action_times(context, space) + self.selector_seconds + wasted
+        seconds = self.step_time(context, expansion) + self.selector_seconds
+        return seconds if expansion.max_depth > 0 else seconds + self.draft_time(context, 1)
+
+    def action_times(self, context: Tensor, space: ActionSpace) -> Tensor:
+        """`step_time` of every action, `[roots, actions]`, float64: without the selector's own cost."""
+        return _of_actions(self.step_time, context, space)
+
+    def selector_times(self, context: Tensor, space: ActionSpace) -> Tensor:
+        """`chosen_time` of every action, `[roots, actions]`, float64."""
+        return _of_actions(self.chosen_time, context, space)
 
     def disturbance(self) -> str | None:
         """A sentence where a pass took twice as long as the same one on a longer context: other work was in the way."""
@@ -146,6 +150,12 @@ class LatencyProfile:
         if not all(value > 0 for row in (values["plain_seconds"], *values["target_seconds"]) for value in row):
             raise ValueError("plain_seconds and target_seconds must be above 0")
         return cls(**values)
+
+
+def _of_actions(seconds: Callable[[Tensor, Expansion], Tensor], context: Tensor, space: ActionSpace) -> Tensor:
+    """`[roots, actions]`; equal contexts are looked up once."""
+    lengths, inverse = torch.unique(context, return_inverse=True)
+    return torch.stack([seconds(lengths, expansion) for expansion in space.expansions], 1)[inverse]
 
 
 def _grid(name: str, values: Any) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import torch
 
-from selector.latency import LatencyProfile
+from selector.latency import CONTEXT_STEP, LatencyProfile
 from selector.trees.expansion import Expansion
 
 PLAIN = Expansion(1, 0, 0)
@@ -15,7 +15,6 @@ DECAY = 63 / 64  # a step counts e times less 64 steps later
 SURE = 2  # standard deviations that a loss must be larger than
 TRIAL = 16  # steps before speculation is judged
 PAUSES = 32, 1024  # tokens of the first pause and of the longest
-CONTEXT_STEP = 32  # times are looked up for contexts in steps of so many tokens
 
 
 class Guard:
@@ -78,9 +77,5 @@ class Guard:
 
     def _step_seconds(self, place: int, expansion: Expansion, selected: bool) -> float:
         context = torch.tensor([place * CONTEXT_STEP + CONTEXT_STEP // 2])
-        seconds = float(self._profile.step_time(context, expansion))
-        if selected:
-            seconds += self._profile.selector_seconds
-            if expansion.max_depth == 0:  # the draft pass of the features served no tree
-                seconds += float(self._profile.draft_time(context, 1))
-        return seconds
+        times = self._profile.chosen_time if selected else self._profile.step_time
+        return float(times(context, expansion))

@@ -10,7 +10,7 @@ from selector.decoding.checks import check_expansion
 from selector.distributions import Sampling
 from selector.errors import UserError
 from selector.features import RootFeatures
-from selector.latency import LatencyProfile
+from selector.latency import CONTEXT_STEP, LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.network.checkpoint_config import HEADS, Head
 from selector.trees.expansion import Expansion
@@ -56,8 +56,6 @@ class FixedPolicy:
 class SelectorPolicy:
     """A trained selector. `profile` holds this machine's pass times (default: those it was trained under)."""
 
-    CONTEXT_STEP = 32  # what times are worth is computed once for contexts in steps of so many tokens
-
     def __init__(
         self,
         checkpoint: SelectorCheckpoint,
@@ -70,7 +68,7 @@ class SelectorPolicy:
             raise UserError(f"policy is {head!r}: choose auto, {', '.join(HEADS)}, or an expansion (K, L1, L2).")
         self.head: Head = named or checkpoint.config.default_head
         profile = profile or checkpoint.profile
-        contexts = torch.arange(0, profile.contexts[-1] + self.CONTEXT_STEP, self.CONTEXT_STEP)
+        contexts = torch.arange(0, profile.contexts[-1] + CONTEXT_STEP, CONTEXT_STEP)
         self._prices = checkpoint.prices(profile.selector_times(contexts, checkpoint.space)).numpy()
 
     def __str__(self) -> str:
@@ -78,7 +76,7 @@ class SelectorPolicy:
 
     def choose(self, root: RootView) -> Expansion:
         """The action of the checkpoint's head."""
-        row = (root.context_length + self.CONTEXT_STEP // 2) // self.CONTEXT_STEP
+        row = (root.context_length + CONTEXT_STEP // 2) // CONTEXT_STEP
         prices = self._prices[min(row, len(self._prices) - 1)]  # flat past the longest context of the profile
         features = root.features(previous=self.checkpoint.reads_previous)
         return self.checkpoint.space.expansions[self.checkpoint.choose(features, prices, self.head)]

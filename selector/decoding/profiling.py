@@ -1,28 +1,31 @@
-"""Measuring a machine: medians of interleaved passes, steps, and tokens of transformers' own `generate`."""
+"""The measured latency profile: medians of interleaved passes, of decoding steps, and of transformers' `generate`."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from selector.artifacts import versions
+from selector.decoding.policies import Policy, SelectorPolicy
+from selector.decoding.sequence import SpeculativeSequence
+from selector.decoding.stats import SECTIONS, Stopwatch
 from selector.distributions import Sampling
-from selector.engine.drafting import Root, draft_tree, start_root
 from selector.engine.huggingface import Pair
 from selector.engine.language_model import LanguageModel, prefill
 from selector.engine.reference_generate import transformers_generate
-from selector.engine.scoring import score_tree
 from selector.engine.timing import TimedModel, Timer
-from selector.features import SCALARS, Previous, root_features, target_law
+from selector.features import SCALARS
 from selector.latency import LatencyProfile
+from selector.network.checkpoint import SelectorCheckpoint
+from selector.network.checkpoint_config import CheckpointConfig
 from selector.network.network import NetworkShape, SelectorNetwork
-from selector.network.numpy_forward import SingleRoot
 from selector.trees.expansion import Expansion
+from selector.trees.verifier import Verifier
 from selector.trees.verifiers import get_verifier
 
 CONTEXTS, WIDTHS = (64, 256, 512), (1, 2, 4, 8, 16, 32, 64)
@@ -48,12 +51,12 @@ def measure_profile(
     `verifier` is the one whose steps give the overhead; `action_space` and `inputs` are those of the network
     behind `selector_seconds`; `progress` is told the share that is done.
     """
-    timer, selector = Timer(pair.target.device), _LinearSelector(pair, action_space, inputs)
+    timer, policy = Timer(pair.target.device), linear_selector(pair, action_space, inputs)
     rounds = [context for _ in range(2) for context in contexts]
     for done, context in enumerate(rounds, 1):
         prompt = torch.randint(0, pair.target.vocab_size, (context,), generator=torch.Generator().manual_seed(done))
         _measure_passes(pair, timer, prompt, widths, repeats)
-        _measure_steps(pair, timer, prompt, widths, repeats, verifier, selector)
+        _measure_steps(pair, timer, prompt, widths, repeats, get_verifier(verifier), policy)
         _measure_plain(pair, timer, prompt)
         if progress is not None:
             progress(done / len(rounds))
@@ -112,37 +115,28 @@ def _measure_steps(
     prompt: Tensor,
     widths: Sequence[int],
     repeats: int,
-    verifier_name: str,
-    selector: _LinearSelector,
+    verifier: Verifier,
+    policy: Policy,
 ) -> None:
-    """What a step takes beside its passes: laws, draws, the tree, verification, keeping the path; and the selector.
-
-    The selector is timed where decoding runs it: alone it is twice as fast, with all that it reads in the caches.
-    """
-    verifier, generator = get_verifier(verifier_name), torch.Generator(pair.target.device).manual_seed(0)
-    target, draft = TimedModel(pair.target, timer), TimedModel(pair.draft, timer)
-
-    def step(expansion: Expansion) -> float:
-        choosing = timer.run(None, selector.read)
-        root = start_root(draft, [int(prompt[-1])], SAMPLING)
-        choosing += timer.run(None, lambda: selector.choose(root))
-        tree = draft_tree(draft, root, expansion, SAMPLING, generator)
-        scored = score_tree(target, tree, SAMPLING)
-        verifier.verify(tree, scored.target_probs, generator)
-        for model in (pair.target, pair.draft):
-            model.keep([])
-        selector.previous = scored.target_probs[0], scored.hidden[0]
-        return choosing
-
+    """What decoding steps take beside their passes, and what the policy's choices take."""
+    stopwatch = Stopwatch(dict.fromkeys(SECTIONS, 0.0))
+    models = TimedModel(pair.target, timer), TimedModel(pair.draft, timer)
+    generator = torch.Generator(pair.target.device).manual_seed(0)
+    sequence = SpeculativeSequence(*models, SAMPLING, SAMPLING, generator, stopwatch)
+    sequence.prefill(prompt.tolist())
+    passes: list[Any] = [sequence.target, sequence.draft]
     for repeat in range(repeats + 1):
         for width in widths:
-            target.seconds = draft.seconds = 0.0
-            expansion = expansion_of_width(width)
+            before = stopwatch.seconds["selector"], sum(model.seconds for model in passes)
             start = timer.now()
-            choosing = step(expansion)
+            with stopwatch.section("selector"):
+                policy.choose(sequence)
+            sequence.step(expansion_of_width(width), verifier)
             seconds = timer.now() - start
+            choosing = stopwatch.seconds["selector"] - before[0]
             if repeat:
-                timer.add(("overhead", width), seconds - choosing - target.seconds - draft.seconds)
+                passing = sum(model.seconds for model in passes) - before[1]
+                timer.add(("overhead", width), seconds - choosing - passing)
                 timer.add(("selector",), choosing)
 
 
@@ -155,41 +149,20 @@ def _measure_plain(pair: Pair, timer: Timer, prompt: Tensor) -> None:
     timer.add(("plain", len(prompt)), max(long - short, 0.0) / (PLAIN_TOKENS[1] - PLAIN_TOKENS[0]))
 
 
-class _LinearSelector:
-    """Features and choice as in decoding, by a linear selector whose weights have the right sizes."""
-
-    def __init__(self, pair: Pair, action_space: tuple[int, int, int], inputs: Literal["all", "root"]) -> None:
-        target, draft = pair.target, pair.draft
-        sizes = target.hidden_size, draft.hidden_size, len(SCALARS)
-        network = SelectorNetwork(NetworkShape(*sizes, action_space, inputs=inputs))
-        self._reads_previous = inputs == "all"
-        flat = LatencyProfile((1,), (1,), ((1.0,),), ((1.0,),), (0.0,), (1.0,))
-        self._network, self._prices = SingleRoot(network, flat), network.prices.numpy()
-        self._support = draft.support
-        law = torch.softmax(torch.randn(target.vocab_size, device=target.device), 0)
-        self.previous = law, torch.zeros(target.hidden_size, device=target.device)
-        self.read()
-
-    def read(self) -> None:
-        """Before the draft's pass: the target's law of the last step."""
-        if self._reads_previous:
-            self._target_law = target_law(self.previous[0], self._support)
-
-    @torch.inference_mode()
-    def choose(self, root: Root) -> None:
-        """After it."""
-        state = self.previous[1]
-        previous = None
-        if self._reads_previous:
-            previous = Previous(self._target_law, root.laws[-1], state, root.hidden[-1])
-        features = root_features(
-            previous,
-            draft_probs_root=root.laws[-1],
-            draft_logits_root=root.logits[-1],
-            draft_hidden_root=root.hidden[-1],
-            target_hidden_size=len(state),
-            context_length=1,
-            sampling=SAMPLING,
-        )
-        states = np.concatenate([getattr(features, name).numpy() for name in self._network.hidden])
-        int(np.argmax(self._network.efficiency(states, features.scalars.numpy()) - self._prices))
+def linear_selector(pair: Pair, action_space: tuple[int, int, int], inputs: Literal["all", "root"]) -> SelectorPolicy:
+    """A linear selector for the pair, whose weights have the right sizes and say nothing."""
+    shape = NetworkShape(pair.target.hidden_size, pair.draft.hidden_size, len(SCALARS), action_space, inputs=inputs)
+    config = CheckpointConfig(
+        verifier="",
+        shape=shape,
+        scalars=list(SCALARS),
+        default_head="regressor",
+        target_fingerprint=pair.target.fingerprint,
+        draft_fingerprint=pair.draft.fingerprint,
+        draft_warp="same",
+        sampling_range={},
+        profile=asdict(LatencyProfile((1,), (1,), ((1.0,),), ((1.0,),), (0.0,), (1.0,))),
+        best_static=(1, 0, 0),
+        data_hash="",
+    )
+    return SelectorPolicy(SelectorCheckpoint(SelectorNetwork(shape), config))

@@ -52,6 +52,10 @@ class TimedModel:
         self._model, self._timer = model, timer
         self.seconds = 0.0
 
+    def fresh(self) -> TimedModel:
+        """See `LanguageModel.fresh`; its passes are counted for themselves."""
+        return TimedModel(self._model.fresh(), self._timer)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 

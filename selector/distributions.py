@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from selector.config import DecodeConfig, check_sampling
+from selector.errors import UserError
 
 NUCLEUS_CANDIDATES = (64, 1024, 8192)
 TEMPERATURES = 1e-37, 1e37  # float32 holds these and their reciprocals; the laws beyond are the same up to rounding

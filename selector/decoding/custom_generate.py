@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer, GenerationConfig, GenerationMixin, PreTrainedModel
+from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
 from transformers.generation.logits_process import LogitsProcessorList
-from transformers.generation.stopping_criteria import StoppingCriteriaList
+from transformers.generation.stopping_criteria import StoppingCriteriaList, StopStringCriteria
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from selector.config import PairConfig
 from selector.decoding.checks import check_expansion, check_length, check_tokens
 from selector.decoding.decoder import Decoder
-from selector.decoding.generate_arguments import check_arguments, check_kinds, refuse
+from selector.decoding.generate_arguments import check_arguments, check_dropped, check_kinds
 from selector.decoding.stats import DecodeStats
 from selector.decoding.stopping import CriteriaStopping
 from selector.engine.huggingface import Pair, check_draft, pair_with
@@ -26,13 +26,12 @@ from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.trees.expansion import Expansion
 
-KEPT = "_ddte_decoders"  # attribute of a target that holds its decoders
 VERIFIER = "traversal"
 
 
 @dataclass
 class DdteOutput(GenerateDecoderOnlyOutput):
-    """What `return_dict_in_generate=True` gives: `sequences [1, length]`, and the statistics of decoding."""
+    """Output for `return_dict_in_generate=True`: `sequences [1, length]`, and the statistics of decoding."""
 
     stats: DecodeStats | None = None
 
@@ -44,42 +43,49 @@ def ddte_generate(
     stopping_criteria: StoppingCriteriaList,
     generation_config: GenerationConfig,
     *,
+    decoder: Decoder | None = None,
     checkpoint: Path | str | None = None,
     draft: PreTrainedModel | Path | str = PairConfig.draft,
     verifier: str | None = None,
     expansion: Expansion | tuple[int, int, int] | None = None,
     guard: bool = True,
     tokenizer: Any = None,
+    stop_strings: str | Sequence[str] | None = None,
     streamer: Any = None,
-    assistant_model: Any = None,
-    synced_gpus: bool = False,
     **model_kwargs: Any,
 ) -> Tensor | DdteOutput:
     """A decoding loop for `generate`, with the law of plain `generate` and the same arguments.
 
     Give a `checkpoint` folder for its selector, or an `expansion` `(K, L1, L2)` for a fixed tree, or both for that
-    tree with the checkpoint's verifier. `draft` is a draft folder, a hub id, or a loaded model. With a
-    `functools.partial` these need not be given at each call. What is loaded stays at the target, so that the next
-    call with the same settings starts at once. Sampled text is determined by `torch.manual_seed`. Every way to end
-    a text is honoured (`stopping_criteria` too, asked after each token). Raises UserError for an argument that
-    cannot be honoured, a selector of another pair, and a text that may grow past a model's positions.
+    tree with the checkpoint's verifier. `draft` is a draft folder, a hub id, or a loaded model. All is loaded anew in
+    each call, and the target runs as it is at that moment, adapters and hooks included. A `decoder` that was built for
+    this model answers faster: it is loaded and packed once, a snapshot until `decoder.refresh()`.
+
+    `generate` hands no `streamer` and no `tokenizer` (for `stop_strings`) to a callable: bind them, as in
+    `functools.partial(ddte_generate, decoder=decoder, streamer=streamer)`. Sampled text is determined by
+    `torch.manual_seed`. Every way to end a text is honoured (`stopping_criteria` too, asked after each token). Raises
+    UserError for an argument that cannot be honoured, a selector of another pair, and a text that may grow past a
+    model's positions.
     """
+    check_dropped(inspect.currentframe())
     check_kinds(checkpoint=checkpoint, draft=draft, verifier=verifier, expansion=expansion, guard=guard)
     sampling = check_arguments(input_ids, generation_config, logits_processor, model_kwargs)
-    for name, value in {"assistant_model": assistant_model, "synced_gpus": synced_gpus or None}.items():
-        if value is not None:
-            raise refuse(name, value)
-    settings = _Settings(
-        str(checkpoint) if checkpoint else None, verifier, tuple(expansion) if expansion else None, guard
-    )
-    draft = str(draft) if isinstance(draft, Path) else draft
-    decoder = _decoder(model, draft, settings, tokenizer)
+    if decoder is None:
+        decoder = _build(model, draft, checkpoint, verifier, expansion, guard, tokenizer)
+    elif decoder.pair.target.model is not model:
+        raise UserError("decoder was built for another model object than the one that generates: build one of this.")
+    elif (checkpoint, verifier, expansion, guard, draft) != (None, None, None, True, PairConfig.draft):
+        raise UserError("decoder is given beside settings of its own: leave out checkpoint, draft and the like.")
     prompt = [int(token) for token in input_ids[0].tolist()]
     check_tokens(prompt, decoder.pair.target.vocab_size)
-    stopping = CriteriaStopping(input_ids, stopping_criteria)
+    stopping = CriteriaStopping(
+        input_ids, _criteria(stopping_criteria, stop_strings, tokenizer or decoder.pair.tokenizer)
+    )
     check_length({"target": decoder.pair.target, "draft": decoder.pair.draft}, len(prompt), stopping.remaining)
     seed = 0 if sampling.temperature == 0 else int(torch.randint(2**63 - 1, ()).item())
     stats = DecodeStats()
+    if streamer is not None:
+        streamer.put(input_ids.cpu())  # as `generate` does
     for step in decoder.steps(prompt, stopping, sampling, seed):
         stats = step.stats
         if streamer is not None:
@@ -91,72 +97,47 @@ def ddte_generate(
     return DdteOutput(sequences=sequences, stats=stats) if generation_config.return_dict_in_generate else sequences
 
 
-@dataclass(frozen=True)
-class _Settings:
-    checkpoint: str | None
-    verifier: str | None
-    expansion: tuple[int, ...] | None
-    guard: bool
+def _criteria(criteria: StoppingCriteriaList, stop_strings: Any, tokenizer: Any) -> StoppingCriteriaList:
+    if stop_strings is None:
+        return criteria
+    if tokenizer is None:
+        raise UserError("stop_strings needs a tokenizer: give functools.partial(ddte_generate, tokenizer=tokenizer).")
+    own: Any = StopStringCriteria(tokenizer, stop_strings)
+    return StoppingCriteriaList([*criteria, own])
 
 
-class _Decoders(dict[Any, Decoder]):
-    """The decoders of one target, kept at the target so that they live as long; a copy of it begins with none.
-
-    `weights` says of each with which weights it was made (see `_written`).
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights: dict[Any, Any] = {}
-
-    def __deepcopy__(self, memo: Any) -> _Decoders:
-        return _Decoders()
-
-    def __reduce__(self) -> Any:
-        return _Decoders, ()
-
-
-def _decoder(model: Any, draft: PreTrainedModel | str, settings: _Settings, tokenizer: Any) -> Decoder:
-    """The target's decoder with these settings, made when first asked for."""
-    decoders: _Decoders = model.__dict__.setdefault(KEPT, _Decoders())
-    key = draft if isinstance(draft, str) else id(draft), settings, model.device, model.dtype
-    weights = _written(model), None if isinstance(draft, str) else _written(draft)
-    known = decoders.get(key)
-    if known is None or known.pair.target.model is not model or decoders.weights[key] != weights:
-        known = decoders[key] = _build(model, draft, settings, tokenizer)
-        decoders.weights[key] = weights
-    return known
-
-
-def _written(model: PreTrainedModel) -> int:
-    """Another number when a weight was replaced or written in place, as training does. A decoder packs weights."""
-    return hash(tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in model.parameters()))
-
-
-def _build(model: Any, draft: PreTrainedModel | str, settings: _Settings, tokenizer: Any) -> Decoder:
-    if settings.checkpoint is None and settings.expansion is None:
+def _build(
+    model: Any,
+    draft: PreTrainedModel | Path | str,
+    folder: Path | str | None,
+    verifier: str | None,
+    expansion: tuple[int, ...] | None,
+    guard: bool,
+    tokenizer: Any,
+) -> Decoder:
+    """A decoder for one call, which copies none of the target's weights."""
+    if folder is None and expansion is None:
         raise UserError("checkpoint and expansion are left out: give ddte_generate a checkpoint folder or (K, L1, L2).")
-    checkpoint = SelectorCheckpoint.load(settings.checkpoint) if settings.checkpoint else None
+    checkpoint = SelectorCheckpoint.load(folder) if folder else None
     own = checkpoint.config.verifier if checkpoint else VERIFIER
-    verifier = settings.verifier or own
-    if settings.expansion is None and verifier != own:
+    if expansion is None and verifier not in (None, own):
         raise UserError(f"verifier is {verifier!r}, and the checkpoint's selector is for {own!r}: leave it out.")
     pair = _pair(model, draft, tokenizer)
-    if settings.expansion is None:
+    if expansion is None:
         assert checkpoint is not None
-        return Decoder.with_selector(pair, checkpoint, guard=settings.guard)
+        return Decoder.with_selector(pair, checkpoint, guard=guard)
     draft_warp: Any = checkpoint.config.draft_warp if checkpoint else "same"
-    return Decoder(pair, verifier, check_expansion(settings.expansion), draft_warp)
+    return Decoder(pair, verifier or own, check_expansion(expansion), draft_warp)
 
 
-def _pair(model: Any, draft: PreTrainedModel | str, tokenizer: Any) -> Pair:
+def _pair(model: Any, draft: PreTrainedModel | Path | str, tokenizer: Any) -> Pair:
     target = str(model.config._name_or_path)
     tokenizer = tokenizer or _own_tokenizer(target)
-    if not isinstance(draft, str):
-        return pair_with(model, tokenizer, PairConfig(target, str(draft.config._name_or_path)), draft)
+    if not isinstance(draft, (Path, str)):
+        return pair_with(model, tokenizer, PairConfig(target, str(draft.config._name_or_path)), draft, pack=False)
     if tokenizer is not None:
-        check_draft(draft, tokenizer)
-    return pair_with(model, tokenizer, PairConfig(target, draft))
+        check_draft(str(draft), tokenizer)
+    return pair_with(model, tokenizer, PairConfig(target, str(draft)), pack=False)
 
 
 def _own_tokenizer(source: str) -> Any:
@@ -165,30 +146,3 @@ def _own_tokenizer(source: str) -> Any:
         return AutoTokenizer.from_pretrained(source) if source else None
     except (OSError, ValueError):
         return None
-
-
-def _hand_on(extract: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """`extract` with what it drops for every callable: the streamer, the tokenizer (without which transformers
-    refuses `stop_strings`) and the assistant. Calls of other methods than `ddte_generate` are left as they are.
-    """
-
-    @wraps(extract)
-    def extended(
-        self: Any, custom_generate: Any, kwargs: dict[str, Any], synced_gpus: Any, assistant_model: Any, streamer: Any
-    ) -> dict[str, Any]:
-        given = {
-            "tokenizer": kwargs.get("tokenizer"),
-            "streamer": streamer,
-            "assistant_model": assistant_model,
-            "synced_gpus": synced_gpus or None,
-        }
-        extracted = extract(self, custom_generate, kwargs, synced_gpus, assistant_model, streamer)
-        if getattr(custom_generate, "func", custom_generate) is not ddte_generate:
-            return extracted
-        return extracted | {name: value for name, value in given.items() if value is not None}
-
-    return extended
-
-
-_mixin: Any = GenerationMixin
-_mixin._extract_generation_mode_kwargs = _hand_on(_mixin._extract_generation_mode_kwargs)

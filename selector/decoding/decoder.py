@@ -100,6 +100,15 @@ class Decoder:
         watch = Guard(profile or checkpoint.profile, isinstance(chosen, SelectorPolicy)) if guard else None
         return cls(pair, checkpoint.config.verifier, chosen, checkpoint.config.draft_warp, watch)
 
+    def refresh(self) -> None:
+        """Take both models as they are now: weights, adapters, hooks. Texts in progress go on with the old ones.
+
+        On a CPU a decoder runs packed copies of the weights (`pair.target.snapshot` tells), which a later change of
+        the model does not reach. The rows of an early-exit draft's head stay those that it was loaded with.
+        """
+        self.pair.target.refresh()
+        self.pair.draft.refresh()
+
     def stream(
         self,
         prompt: str | Sequence[int],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from reprlib import repr as short
-from types import NoneType
+from types import FrameType, NoneType
 from typing import Any
 
 import torch
@@ -57,6 +57,21 @@ def check_kinds(**given: Any) -> None:
         kinds, way_out = KINDS[name]
         if not isinstance(value, kinds):
             raise UserError(f"{name} is {short(value)}: give {way_out}.")
+
+
+def check_dropped(own: FrameType | None) -> None:
+    """Refuse what `generate` was given and does not hand on to a callable; `own` is the callable's frame.
+
+    To leave such a thing out in silence would let a reader of the streamer wait for ever.
+    """
+    caller = own and own.f_back
+    if caller is None or "custom_generate" not in caller.f_locals:
+        return
+    for name, value in ((name, caller.f_locals.get(name)) for name in ("streamer", "assistant_model", "synced_gpus")):
+        if value and name == "streamer":
+            raise UserError("streamer is not handed on by generate: bind it, as partial(ddte_generate, streamer=..).")
+        if value:
+            raise refuse(name, value)
 
 
 def check_arguments(

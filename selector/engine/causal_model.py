@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import inspect
 import json
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,19 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.cache_utils import DynamicCache
 
 from selector.engine.cache import PathCache, sliding_window
-from selector.engine.cpu.grouped_attention import grouped_rows, switchable_configs
-from selector.engine.cpu.llama_forward import DirectPasses, runs_directly
-from selector.engine.cpu.packed_linear import packed, packing_pays
+from selector.engine.cpu import cpu_forward
+from selector.engine.forward import OwnForward
 from selector.engine.language_model import Scores
+from selector.engine.probe import check_trees, probe
 from selector.engine.tree_mask import PendingRows, Visible, windowed
 from selector.errors import UserError
 
 MASKED_BACKENDS = ("sdpa", "eager")  # attention implementations that honour a 4-D mask
 FINGERPRINT_SAMPLES = 16
-PASSES = RLock()  # threads take turns: models may share a head, and a pass listens at it (see `_forward`)
+PASSES = RLock()  # threads take turns: a pass sets modes and attention of modules that models may share
 
 
 class HuggingFaceModel:
@@ -45,45 +43,54 @@ class HuggingFaceModel:
         pack: bool = True,
     ) -> None:
         """`support`: the tokens of a reduced head. `vocab_size`: that of the pair, where a draft's is padded otherwise.
-        `pack`: pack the weights where that pays, see `selector.engine.packing`.
+        `pack`: run a packed copy of the weights where that pays (`snapshot` tells), until the next `refresh`.
 
         Columns past `vocab_size` are cut; where the model has fewer, they are its support. Raises UserError for a
-        cache that cannot be rolled back and for an attention backend without 4-D masks.
+        model that tree passes do not fit, see `probe`.
         """
-        self.model: Any = model.train(False)
+        self.model: Any = model
         self.tokenizer = tokenizer
-        self.device = model.device
-        name = str(getattr(model.config, "_name_or_path", "") or type(model).__name__)
+        embeddings: Any = model.get_input_embeddings()
+        self.rows = int(embeddings.num_embeddings)
+        self._head_columns = self.rows if support is None else len(support)
+        self.vocab_size = vocab_size or self.rows
+        if support is None and self.rows < self.vocab_size:
+            support = torch.arange(self.rows)
+        self.support = support
+        self.max_length = max_positions(model)
+        self._pack = pack
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take the model as it is now: its weights, modules, hooks, device and dtype. The sequence is forgotten."""
+        model, name = self.model, self._name
         backend = getattr(model.config, "_attn_implementation", "eager")
         if backend not in MASKED_BACKENDS:
             message = f"attention backend is {backend!r} for model {name!r}, which ignores tree masks: load it with "
             raise UserError(message + "attn_implementation='sdpa'.")
+        self.device = model.device
+        self.support = None if self.support is None else self.support.to(self.device)
         self._window = sliding_window(model.config, name)
         self._mixed = getattr(model.config.get_text_config(decoder=True), "layer_types", None) is not None
-        self.rows = int(self.model.get_input_embeddings().num_embeddings)
-        columns = self.rows if support is None else len(support)
-        self.vocab_size = vocab_size or self.rows
-        if support is None and self.rows < self.vocab_size:
-            support = torch.arange(self.rows)
-        self.max_length = max_positions(model)
-        self.support = None if support is None else support.to(self.device)
-        parameters = inspect.signature(type(model).forward).parameters
-        self._passes: Any = packed(model) if pack and packing_pays(model) else model
-        direct = self._passes is not model and runs_directly(self._passes)
-        self._direct = DirectPasses(self._passes) if direct else None
-        self._configs = switchable_configs(self._passes)
-        self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
-        self._columns: int | None = None
-        self._probe = DynamicCache()
-        zero = torch.zeros(1, 1, dtype=torch.long, device=self.device)
+        self.__dict__.pop("fingerprint", None)
+        self._forward = cpu_forward(model, self._pack) or OwnForward(model)
         with PASSES:
-            scores = self._forward(zero, None, zero, self._probe, 1)
+            scores, self._probe = probe(model, name)
         self.hidden_size = scores.hidden.shape[1]
         found = scores.logits.shape[1]
-        if found != columns:
-            raise UserError(f"model {name!r} has {found} output tokens, not {columns}: not supported.")
-        self._columns = self.vocab_size
+        if found != self._head_columns:
+            raise UserError(f"model {name!r} has {found} output tokens, not {self._head_columns}: not supported.")
         self._begin()
+        check_trees(self, scores, name)
+
+    @property
+    def snapshot(self) -> bool:
+        """Whether passes run a copy of the weights, which later changes of the model do not reach."""
+        return self._forward.snapshot
+
+    @property
+    def _name(self) -> str:
+        return str(getattr(self.model.config, "_name_or_path", "") or type(self.model).__name__)
 
     @property
     def length(self) -> int:
@@ -150,13 +157,9 @@ class HuggingFaceModel:
         return scores
 
     def _run(self, ids: Tensor, mask: Any, positions: Tensor, last_rows: int) -> Scores:
-        few = mask is not None or len(ids) == 1
         with PASSES:
-            if few and self._direct is not None:
-                logits, hidden = self._direct(ids[None], mask, positions[None], self._cache, last_rows)
-                return Scores(logits[0, :, : self._columns], hidden[0])
-            with grouped_rows(self._configs if few else ()):
-                return self._forward(ids[None], mask, positions[None], self._cache, last_rows)
+            scores = self._forward(ids[None], mask, positions[None], self._cache, last_rows)
+        return Scores(scores.logits[:, : self.vocab_size], scores.hidden)
 
     def _one_by_one(self, ids: Tensor, visible: Visible, positions: Tensor) -> Scores:
         """The rows of a pass again, each behind nothing but its own ancestors.
@@ -206,26 +209,6 @@ class HuggingFaceModel:
     def _additive(self, seen: Visible) -> Tensor:
         mask = torch.from_numpy(np.where(seen, np.float32(0), np.float32(-np.inf)))
         return mask[None, None].to(self.device, self.model.dtype)
-
-    @torch.inference_mode()
-    def _forward(self, ids: Tensor, mask: Any, positions: Tensor, cache: Any, last_rows: int) -> Scores:
-        """One pass. The hidden states are the input of the output head, so the model's own head stays in charge."""
-        captured: list[Tensor] = []
-        handle = self._passes.get_output_embeddings().register_forward_pre_hook(
-            lambda _, arguments: captured.append(arguments[0])
-        )
-        try:
-            output = self._passes(
-                input_ids=ids,
-                attention_mask=mask,
-                position_ids=positions,
-                use_cache=True,
-                logits_to_keep=last_rows,
-                **{self._cache_argument: cache},
-            )
-        finally:
-            handle.remove()
-        return Scores(output.logits[0, :, : self._columns], captured[0][0].to(self.device))
 
 
 def max_positions(model: PreTrainedModel) -> int | None:

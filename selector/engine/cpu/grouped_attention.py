@@ -17,7 +17,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-NAME = "grouped_rows"
+NAME = "ddte_grouped_rows"
 
 
 def grouped_attention(

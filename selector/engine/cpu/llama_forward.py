@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from transformers import LlamaForCausalLM, MistralForCausalLM, PreTrainedModel, Qwen2ForCausalLM
 
 from selector.engine.cache import PathCache, sliding_window
-from selector.engine.cpu.packed_linear import PackedLinear, siblings, untouched
+from selector.engine.cpu.packed_linear import PackedLinear, siblings
+from selector.engine.language_model import Scores
 
 SHAPED = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM)  # the same layers, with and without biases
 
 
 def runs_directly(model: PreTrainedModel) -> bool:
-    """Whether `model`, packed, has exactly the layers that `DirectPasses` computes, and nobody listens to them.
+    """Whether `model`, packed, has exactly the layers that `DirectPasses` computes.
 
     A sliding window is masked elsewhere, so it is refused here.
     """
@@ -39,7 +40,7 @@ def runs_directly(model: PreTrainedModel) -> bool:
     if not all(siblings(layer.self_attn, "q_proj") and siblings(layer.mlp, "gate_proj") for layer in body.layers):
         return False
     shapes = {tuple(layer.self_attn.q_proj.packed.widths) for layer in body.layers}
-    return len(shapes) == 1 and all(untouched(module) for module in model.modules())
+    return len(shapes) == 1
 
 
 class DirectPasses:
@@ -51,14 +52,9 @@ class DirectPasses:
         self._layers = [_Layer(layer) for layer in body.layers]
         self._head = model.get_output_embeddings()
 
-    def __call__(
-        self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: PathCache, last_rows: int
-    ) -> tuple[Tensor, Tensor]:
-        """Logits `[1, last_rows, vocab]` and the head's inputs `[1, last_rows, d]`; `last_rows` 0 stands for all.
-
-        `ids`, `positions`: `[1, rows]`; `mask`: additive `[1, 1, rows, cached + rows]`, None for one row that sees
-        everything.
-        """
+    @torch.inference_mode()
+    def __call__(self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: PathCache, last_rows: int) -> Scores:
+        """See `Forward`; without a mask there is one row, which sees everything."""
         states = self._embed(ids)
         cos, sin = self._rotary(states, positions)
         half = sin.shape[-1] // 2
@@ -67,8 +63,8 @@ class DirectPasses:
         bias = states.new_zeros(1, 1, 1) if mask is None else self._layers[0].rows_of_groups(mask)
         for layer in self._layers:
             states = layer(states, rotation, bias, cache.layers[layer.place])
-        hidden = _normed(self._norm, states[:, -last_rows:])
-        return self._head(hidden), hidden
+        hidden = _normed(self._norm, states[0, -last_rows:])
+        return Scores(self._head(hidden), hidden)
 
 
 class _Layer:

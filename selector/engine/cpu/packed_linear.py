@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import psutil
@@ -75,27 +74,24 @@ def packing_pays(model: PreTrainedModel) -> bool:
 
 @torch.inference_mode()
 def packed(model: PreTrainedModel) -> PreTrainedModel:
-    """A twin that shares every other tensor with `model`, which stays as it is.
-
-    Later changes of weights are lost, and so are hooks that are registered later.
-    """
-    shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
-    twin = copy.deepcopy(model, shared)
+    """A copy in evaluation mode with packed linear layers, which shares nothing with `model`."""
+    linear, others = dict[int, Any](), set[int]()
+    for module in model.modules():
+        if type(module) is nn.Linear:
+            linear |= {id(tensor): tensor for tensor in module.parameters()}
+        else:
+            others |= {id(tensor) for tensor in module.parameters(recurse=False)}
+    packed_later: dict[int, Any] = {key: tensor for key, tensor in linear.items() if key not in others}
+    twin: PreTrainedModel = copy.deepcopy(model, packed_later)  # these are not copied twice
     for parent in list(twin.modules()):
-        layers = {
-            name: layer for name, layer in parent.named_children() if type(layer) is nn.Linear and untouched(layer)
-        }
+        layers = {name: layer for name, layer in parent.named_children() if type(layer) is nn.Linear}
         for group in SIBLINGS:
             if all(name in layers for name in group) and _fit([layers[name] for name in group]):
                 _merge(parent, group, [layers.pop(name) for name in group])
         for name, layer in layers.items():
             setattr(parent, name, PackedLinear([layer]))
+    twin.train(False)
     return twin
-
-
-def untouched(module: nn.Module) -> bool:
-    """Whether nobody listens to this module or has given it a `forward` of its own."""
-    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__)
 
 
 def _fit(layers: Sequence[nn.Linear]) -> bool:

@@ -40,7 +40,7 @@ def tiny_pair() -> Pair:
 
 
 def packs(model: HuggingFaceModel) -> bool:
-    return any(isinstance(layer, PackedLinear) for layer in model._passes.modules())
+    return any(isinstance(layer, PackedLinear) for layer in model._forward._passes.model.modules())
 
 
 def test_both_arms_decode_and_the_rows_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

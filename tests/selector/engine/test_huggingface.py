@@ -23,8 +23,8 @@ from selector.distributions import Sampling
 from selector.engine import embedded
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import build_early_exit, load_draft, save_draft
+from selector.engine.embedded import quiet
 from selector.engine.huggingface import load_pair, pick_dtype
-from selector.engine.quiet import quiet
 from selector.engine.reference_generate import assistant, transformers_generate
 from selector.errors import UserError
 from selector.trees.expansion import Expansion

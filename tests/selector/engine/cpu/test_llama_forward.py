@@ -24,6 +24,7 @@ from transformers import (
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm
 
 from selector.engine.causal_model import HuggingFaceModel
+from selector.engine.cpu import cpu_forward
 from selector.engine.cpu import packed_linear as packing
 from selector.engine.cpu.llama_forward import runs_directly
 from selector.engine.cpu.packed_linear import packed
@@ -85,10 +86,10 @@ def filled(model: PreTrainedModel, pack: bool) -> HuggingFaceModel:
 def test_trees_get_the_models_own_logits(kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """As near to the logits of the same weights in float64 as the model's own pass is."""
     monkeypatch.setattr(packing, "PackedLinear", RowOrder)
-    monkeypatch.setattr("selector.engine.causal_model.packing_pays", lambda _: True)
+    monkeypatch.setattr("selector.engine.cpu.packing_pays", lambda _: True)
     model = made(kind).to(dtype)
     engines = [filled(model, pack=True), filled(model, pack=False), filled(deepcopy(model).double(), pack=False)]
-    assert [engine._direct is not None for engine in engines] == [True, False, False]
+    assert [getattr(engine._forward, "_direct", None) is not None for engine in engines] == [True, False, False]
     for parents in TREES:
         tokens = torch.arange(50, 50 + len(parents))
         for below, last_rows in ((parents, 0), ([0], 1)):  # a tree, then a row below its root
@@ -112,7 +113,7 @@ def test_listeners_and_other_backends_go_the_models_own_way() -> None:
     assert not runs_directly(made("llama"))
     heard = made("llama")
     heard.model.layers[1].register_forward_hook(lambda *_: None)
-    assert not runs_directly(packed(heard))
+    assert cpu_forward(heard, pack=True) is None
     eager = made("llama")
     eager.set_attn_implementation("eager")
     assert not runs_directly(packed(eager))

@@ -25,6 +25,8 @@ from selector.errors import UserError
 
 MASKED_BACKENDS = ("sdpa", "eager")  # attention implementations that honour a 4-D mask
 FINGERPRINT_SAMPLES = 16
+STEADY_ROTATIONS = ("default", "linear", "dynamic", "llama3", "proportional", "yarn")  # the same at every length
+ORIGINAL = "original_max_position_embeddings"
 PASSES = RLock()  # threads take turns: a pass sets modes and attention of modules that models may share
 
 
@@ -212,10 +214,15 @@ class HuggingFaceModel:
 
 
 def max_positions(model: PreTrainedModel) -> int | None:
-    """Longest text of a model by its configuration; None where that names none."""
+    """Longest text of a model by its configuration; None where that names none.
+
+    Where all rotations change behind some position (longrope), a text ends there: `generate` then turns all keys
+    anew, and those in the cache would stay as they are.
+    """
     config: Any = model.config.get_text_config(decoder=True)
-    for name in ("max_position_embeddings", "n_positions"):
-        limit = getattr(config, name, None)
-        if isinstance(limit, int) and limit > 0:
-            return limit
-    return None
+    found = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
+    rope = getattr(config, "rope_parameters", None) or {}
+    for kind in (rope, *(value for value in rope.values() if isinstance(value, dict))):
+        if kind.get("rope_type", "default") not in STEADY_ROTATIONS:
+            found += [kind.get(ORIGINAL), getattr(config, ORIGINAL, None)]
+    return min((limit for limit in found if isinstance(limit, int) and limit > 0), default=None)

@@ -189,7 +189,8 @@ class TrainConfig:
         penalty: weight of the worst roots in the objective, the paper's `lambda`.
         worst_fraction: share of the roots that count as the worst ones, the paper's `alpha`.
         regressor_weight: weight of the regressor's loss beside the policy's.
-        validation_share: share of the prompts, never of the roots, that stopping and model choice are measured on.
+        validation_share: share of the prompts, never of the roots, that stopping and model choice are measured on;
+            rounded to a fraction of at most 20 parts, as `test_share` is.
         test_share: share of the prompts, never of the roots, that `ddte evaluate` measures on.
         split_seed: of the draw of these prompts, so that runs of several `seed`s can be evaluated together.
         loggers: `csv` always; `wandb` (offline unless WANDB_MODE says otherwise), `tensorboard`.

@@ -47,7 +47,7 @@ def best_actions(prediction: Prediction, action_times: Tensor, head: Head) -> Te
     """`[N]`: argmax of the policy's logits, or of predicted efficiency less the prices of `action_times [N, actions]`.
 
     What a step yields is weighed against what its time yields elsewhere; the largest `E / T` would treat the whole
-    text as being like this root (see `selector.throughput`).
+    text as being like this root (see `offline.throughput`).
     """
     if head == "policy":
         return prediction.policy_logits.argmax(1)

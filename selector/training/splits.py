@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
-from math import lcm
+from math import ceil, lcm
 
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold
@@ -16,7 +16,7 @@ from selector.errors import UserError
 from selector.offline.labelled_roots import setting_pairs
 
 FEWEST_PROMPTS = 3
-MOST_FOLDS = 20
+FEWEST_FOLDS, MOST_FOLDS = 5, 20
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,12 @@ def split_prompts(dataset: RootDataset, config: TrainConfig) -> Splits:
 
 
 def _fold_numbers(config: TrainConfig, num_prompts: int) -> tuple[int, int, int]:
-    """How many folds there are, and how many of them are for test and validation; at least one is left to train on."""
-    shares = config.test_share, config.validation_share
+    """How many folds there are, and how many of them are for test and validation; at least one is left to train on.
+
+    Shares are exact where they are whole numbers of at most 20 folds, else rounded to that.
+    """
+    shares = [max(share, 1 / MOST_FOLDS) for share in (config.test_share, config.validation_share) if share]
     wanted = lcm(*(Fraction(share).limit_denominator(MOST_FOLDS).denominator for share in shares))
-    count = min(max(wanted, 5), MOST_FOLDS, num_prompts)
+    count = min(wanted * ceil(FEWEST_FOLDS / wanted), MOST_FOLDS, num_prompts)
     num_test = min(max(round(config.test_share * count), 1), count - 2) if config.test_share else 0
     return count, num_test, min(max(round(config.validation_share * count), 1), count - num_test - 1)

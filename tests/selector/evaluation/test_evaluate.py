@@ -99,6 +99,17 @@ def test_the_study_has_no_part_of_the_test_prompts(tmp_path: Path, profile: Late
     assert studies[0] == studies[1] == studies[2] != studies[3]
 
 
+def test_the_report_names_settings_that_a_part_lacks(tmp_path: Path, profile: LatencyProfile) -> None:
+    dataset = make_dataset()
+    scored = [prompt in TEST for prompt in dataset.prompt_ids]
+    dataset.settings[scored.index(True), 0] = 1.4
+    dataset.settings[scored.index(False), 0] = 0.7
+    evaluate([], dataset, profile, CONFIG, tmp_path, test_prompts=TEST)
+    facts = dict(Page(tmp_path).table("Setting"))
+    assert facts["settings without test prompts"] == "T 0.7, top-p 1"
+    assert facts["settings without training prompts"] == "T 1.4, top-p 1"
+
+
 def test_noise_alone_is_called_too_small_to_learn(tmp_path: Path, flat_profile: LatencyProfile) -> None:
     dataset = make_dataset(prompts=40, constant=2.0, noise=0.2)
     rows = evaluate([make_checkpoint()], dataset, flat_profile, STUDIED, tmp_path, test_prompts=TEST)

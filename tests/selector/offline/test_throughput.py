@@ -2,11 +2,8 @@
 
 import numpy as np
 import pytest
-import torch
 
-from selector.offline.labelled_roots import build_roots
 from selector.offline.throughput import oracle_actions, throughput, token_seconds
-from tests.support.evaluation_worlds import make_dataset, make_profile
 
 
 def played(lengths: np.ndarray, seconds: np.ndarray) -> float:
@@ -62,10 +59,3 @@ def test_best_actions_are_best():
     rates = [efficiency[rows, choice].sum() / seconds[rows, choice].sum() for choice in all_choices]
     chosen = oracle_actions(efficiency, seconds, together)
     assert efficiency[rows, chosen].sum() / seconds[rows, chosen].sum() == pytest.approx(max(rates))
-
-
-def test_trajectories_are_prompts_at_settings():
-    dataset = make_dataset(prompts=1, roots=4)
-    dataset.prompt_ids = ["a", "a", "a", "b"]
-    dataset.settings = torch.tensor([[0.2, 1.0], [0.2, 1.0], [1.0, 1.0], [0.2, 1.0]])
-    assert build_roots(dataset, "specinfer", make_profile()).trajectories.tolist() == [0, 0, 1, 2]

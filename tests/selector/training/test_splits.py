@@ -107,7 +107,14 @@ def test_each_part_has_each_setting_that_has_enough_prompts(seed):
     settings = int(rng.integers(1, 9))
     shape = rng.integers(1, 40, rng.integers(1, 6)).tolist(), settings, int(rng.integers(1, min(settings, 3) + 1))
     dataset = crossed([*shape[0], 3], *shape[1:], rng=rng if seed % 2 else None)
-    folds, test, validation = [(5, 0.2, 0.2), (10, 0.1, 0.1), (10, 0.3, 0.2), (5, 0.0, 0.2), (20, 0.15, 0.1)][seed % 5]
+    folds, test, validation = [
+        (5, 0.2, 0.2),
+        (10, 0.1, 0.1),
+        (10, 0.3, 0.2),
+        (5, 0.0, 0.2),
+        (20, 0.15, 0.1),
+        (8, 0.25, 0.25),
+    ][seed % 6]
     splits = split_prompts(dataset, replace(CONFIG, test_share=test, validation_share=validation, split_seed=seed))
     everybody = [prompt for part in asdict(splits).values() for prompt in part]
     assert sorted(everybody) == sorted(set(dataset.prompt_ids)), "every prompt is in one part only"
@@ -136,6 +143,24 @@ def test_held_out_places_and_settings_are_not_tied(seed):
             assert all(least <= len(parts[part]) <= most for part in ("validation", "test"))
 
 
+@pytest.mark.parametrize(
+    ("test", "validation"),
+    [
+        (0.2, 0.2),
+        (0.25, 0.25),
+        (0.5, 0.25),
+        (0.1, 0.05),
+        (1 / 3, 1 / 3),
+        (0.0, 0.5),
+        (0.15, 0.3),
+    ],
+)
+def test_parts_have_their_shares(test, validation):
+    splits = split_prompts(crossed([60, 60, 60], 6), replace(CONFIG, test_share=test, validation_share=validation))
+    for part, share in ((splits.test, test), (splits.validation, validation), (splits.train, 1 - test - validation)):
+        assert len(part) == pytest.approx(180 * share, abs=3)
+
+
 def test_settings_of_too_few_prompts_are_named():
     dataset = crossed([20], 1)
     dataset.settings[0, 0] = 1.4
@@ -145,6 +170,8 @@ def test_settings_of_too_few_prompts_are_named():
     assert missing == {part: [] if part == holder else [(1.4, 1.0)] for part in ("train", "validation", "test")}
 
 
-def test_large_shares_of_few_prompts_leave_some_to_train_on():
-    splits = split_prompts(crossed([10], 2), replace(CONFIG, test_share=0.9, validation_share=0.05))
-    assert [len(part) for part in asdict(splits).values()] == [1, 1, 8]
+@pytest.mark.parametrize(("test", "validation"), [(0.9, 0.05), (0.5, 0.49), (0.01, 0.01)])
+@pytest.mark.parametrize("prompts", [3, 10, 60])
+def test_no_part_is_empty_at_strange_shares(test, validation, prompts):
+    splits = split_prompts(crossed([prompts], 2), replace(CONFIG, test_share=test, validation_share=validation))
+    assert all(asdict(splits).values())

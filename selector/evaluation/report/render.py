@@ -43,18 +43,19 @@ class Subject:
         return [checkpoint for checkpoint in self.checkpoints if checkpoint.config.verifier == verifier]
 
     def model(self, name: str) -> str:
-        """The `target` or `draft` as its configuration names it; its fingerprint where that is not recorded."""
+        """The `target` or `draft` by its hub id or the end of its path; its fingerprint where no name is recorded."""
         manifest = self.test.manifest
         given = manifest.config.get("pair", {}).get(name)
-        known = "SmolLM2-135M-Instruct" if given == EMBEDDED_TARGET else given
-        return str(known or getattr(manifest, f"{name}_fingerprint"))
+        if given == EMBEDDED_TARGET:
+            return "SmolLM2-135M-Instruct"
+        return "/".join(Path(given or getattr(manifest, f"{name}_fingerprint")).parts[-2:])
 
     @property
     def machine(self) -> str:
         """What the pass times are of."""
         known = self.profile.machine
         parts = [str(known.get("device", "a machine that was not recorded"))]
-        parts += [f"{known['threads']} threads"] if "threads" in known else []
+        parts += [f"{known['threads']} thread{'s' * (known['threads'] != 1)}"] if "threads" in known else []
         return ", ".join(parts + ([str(known["dtype"])] if "dtype" in known else []))
 
 

@@ -1,75 +1,199 @@
-"""`ddte bench decode`: the arms of a throughput comparison from command-line arguments, and its table."""
+"""`ddte bench decode`: throughput of selectors, static trees and transformers' `generate` on the same prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from data_gen.prompts.prompts import Prompt, load_prompts, rendered
+from data_gen.prompts.prompts import load_prompts, rendered
 from selector.artifacts import check_file, write_json
-from selector.bench.throughput import bench_decode, verdict
+from selector.bench.coin import StepArm, coin_text
+from selector.bench.rates import Measured, interval_of
+from selector.bench.step_arms import NO_DRAFTING, shared_warp, shipped_checkpoints, step_arms
+from selector.bench.texts import PLAIN, TextArm, text_arms, write_text
 from selector.config import Config, DecodeConfig
-from selector.decoding.decoder import Decoder
-from selector.decoding.policies import FixedPolicy, fixed_tree
+from selector.decoding.pass_times import machine_profile
+from selector.decoding.policies import fixed_tree
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
 from selector.errors import UserError
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
+from selector.statistics import as_text
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import get_verifier
 
+DISORDER = 1.05  # above it a sentence says that other work took the machine's time
 
-def bench_command(
+
+class DecodeBench:
+    """One run of the bench: texts on which step arms take turns, and between them texts of the others."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        arms: Sequence[StepArm],
+        texts: Sequence[TextArm],
+        prompts: Sequence[Sequence[int]],
+        settings: Sequence[Sampling],
+        profile: LatencyProfile,
+        *,
+        max_new_tokens: int,
+        draft_warp: Any = "same",
+        seed: int = 0,
+        resamples: int = 2000,
+        level: float = 0.95,
+    ) -> None:
+        self.pair, self.prompts, self.settings, self.profile = pair, prompts, settings, profile
+        self.max_new_tokens, self.draft_warp, self.seed = max_new_tokens, draft_warp, seed
+        self.measured = Measured(arms, [], texts, len(prompts), resamples, level, seed)
+
+    def run(self, steps: int, whole_texts: int, until_width: float | None = None) -> Iterator[float]:
+        """Measure until every arm has so many `steps`, or the widest interval is narrow enough; yields the share done.
+
+        Arms of whole texts write the first `whole_texts` (prompt, setting) items, one after each shared text.
+        """
+        self._warm_up()
+        counts = [0] * len(self.measured.arms)
+        for number, place in enumerate(self._places()):
+            sampling, seed = self.settings[place[1]], self.seed + number
+            for record in coin_text(
+                self.pair, self.measured.arms, self.profile, self.prompts[place[0]], sampling, seed,
+                self.max_new_tokens, self.draft_warp, place,
+            ):  # fmt: skip
+                self.measured.records.append(record)
+                counts[record.arm] += 1
+            if number < min(whole_texts, len(self.prompts) * len(self.settings)):
+                texts = list(self.measured.texts)
+                for arm in texts[number % len(texts) :] + texts[: number % len(texts)]:
+                    write_text(arm, self.pair, self.prompts[place[0]], sampling, seed, self.max_new_tokens, place)
+            yield min(1.0, min(counts) / steps)
+            if min(counts) >= steps or (until_width is not None and self._narrow(until_width)):
+                return
+
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """(prompt, setting) in an order that is drawn anew each round, for ever."""
+        rng = random.Random(self.seed)
+        places = [(prompt, setting) for prompt in range(len(self.prompts)) for setting in range(len(self.settings))]
+        while True:
+            yield from rng.sample(places, len(places))
+
+    def _warm_up(self) -> None:
+        """A short text of each kind, not counted."""
+        prompt, sampling = self.prompts[0], self.settings[0]
+        for _ in coin_text(
+            self.pair, self.measured.arms, self.profile, prompt, sampling, self.seed, 32, self.draft_warp
+        ):
+            pass
+        for arm in self.measured.texts:
+            write_text(arm, self.pair, prompt, sampling, self.seed, 8, (0, 0))
+            arm.runs.clear()
+            arm.texts.clear()
+            arm.failures.clear()
+
+    def _narrow(self, width: float) -> bool:
+        if len(self.measured.records) < 200 * len(self.measured.arms):
+            return False
+        found = self.measured.width()
+        return found is not None and found <= width
+
+
+def bench_decode(
     config: Config,
-    folders: Sequence[Path],
+    *,
+    checkpoint: Sequence[Path],
     static: Sequence[str],
     verifier: str,
     profile: Path | None,
-    sources: Sequence[str],
+    prompts: Sequence[str],
     prompts_per_task: int,
-    pairs: Sequence[tuple[float, float]],
-    assisted: bool = True,
-    require_speedup: float | None = None,
-    json: Path | None = None,
+    settings: Sequence[tuple[float, float]],
+    steps: int,
+    until_width: float | None,
+    texts: int,
+    assisted: bool,
+    prompt_lookup: bool,
+    require_speedup: float | None,
+    json: Path | None,
 ) -> int:
-    """Run the arms in turn and print the table.
+    """Measure, print the answer and the table; 1 when `require_speedup` is not met or nothing could be compared.
 
-    `folders` hold selectors, `static` are trees that run with `verifier`, `sources` name prompts, and `pairs` are
-    (temperature, top-p). Exit code 1 when no decoder finished a run, and when `require_speedup` is not met.
+    Without checkpoints and static trees, the selectors beside the configured draft are measured.
     """
     fixed_tree(config.decode.policy)
     get_verifier(verifier)
     if json:
         check_file("json", json)
-    prompts = load_prompts(sources, prompts_per_task)
-    settings = bench_settings(pairs, config.decode)
+    chosen = load_prompts(list(prompts), prompts_per_task)
+    samplings = bench_settings(settings, config.decode)
     expansions = [Expansion.parse(text) for text in static]
+    folders = list(checkpoint) or ([] if expansions else shipped_checkpoints(config.pair.draft))
     twice = next((folder for folder in folders if folders.count(folder) > 1), None)
     if twice is not None:
         raise UserError(f"checkpoint names {str(twice)!r} twice: give each folder once.")
-    checkpoints = [SelectorCheckpoint.load(folder) for folder in folders]
-    times = LatencyProfile.load(profile) if profile else None
-    if not expansions and not checkpoints:
+    if not folders and not expansions:
         raise UserError("checkpoint and static are empty: name a selector's checkpoint or an expansion to measure.")
-    pair = load_pair(config.pair)
-    decoders, against = build_arms(pair, folders, checkpoints, expansions, verifier, times, config.decode)
-    console = Console()
-    rows = measure(pair, decoders, against, prompts, settings, assisted, config, console)
-    console.print(bench_table(rows))
-    console.print(verdict(rows))
-    for row in rows:
-        if row.get("ratio_to_static"):
-            interval = f"{row['ratio_to_static']:.3f} [{row['static_low']:.3f}, {row['static_high']:.3f}]"
-            console.print(f"{row['arm']} runs at {interval} times {row['against']}.")
+    if steps < 1 or texts < 1:
+        raise UserError(f"steps is {steps} and texts is {texts}: give 1 or more of each.")
+    checkpoints = [SelectorCheckpoint.load(folder) for folder in folders]
+    warp = shared_warp(checkpoints)
+    times = LatencyProfile.load(profile) if profile else None
+    pair, console = load_pair(config.pair), Console()
+    for loaded in checkpoints:
+        loaded.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
+    if times is None:
+        space, inputs = profiled_selector(checkpoints, config)
+        times = machine_profile(pair, space, inputs, console.print)
+    arms = step_arms(folders, checkpoints, expansions, verifier, times, config.decode.policy)
+    ids = rendered(chosen, pair.tokenizer, config.generate.chat_template, config.decode.seed)
+    bench = DecodeBench(
+        pair, arms, text_arms(pair, assisted, prompt_lookup), ids, samplings, times, draft_warp=warp,
+        max_new_tokens=config.decode.max_new_tokens, seed=config.decode.seed, resamples=config.evaluate.bootstrap,
+        level=config.evaluate.level,
+    )  # fmt: skip
+    rows = measure(bench, steps, texts, until_width, console)
     if json:
         write_json(json, rows)
-    return exit_code([row for row in rows if row["arm"] in decoders], require_speedup, console)
+    return exit_code([row for row in rows if "steps" in row], require_speedup, console)
+
+
+def measure(
+    bench: DecodeBench, steps: int, texts: int, until_width: float | None, console: Console
+) -> list[dict[str, Any]]:
+    """Rows of a run, with progress and a running width of the widest interval; prints the answer and the table."""
+    names = ", ".join(arm.name for arm in bench.measured.arms)
+    console.print(f"{len(bench.prompts)} prompts, {len(bench.settings)} settings, {steps} steps of each of: {names}.")
+    with Progress(console=console) as progress:
+        bar = progress.add_task("decoding", total=1.0)
+        for done in bench.run(steps, texts, until_width):
+            width = bench.measured.width()
+            words = "decoding" if width is None else f"decoding, widest interval {width:.3f}"
+            progress.update(bar, completed=done, description=words)
+    rows = bench.measured.rows()
+    console.print(verdict(rows))
+    console.print(bench_table(rows))
+    for row in rows:
+        if row.get("ratio_to_static") is not None:
+            console.print(f"{row['arm']} runs at {interval_of(row, 'ratio_to_static'):.3f} times {row['against']}.")
+    if (disorder := bench.measured.disorder()) > DISORDER:
+        console.print(f"Other work was in the way: steps took {disorder:.2f} times what they take in a steady state.")
+    return rows
+
+
+def profiled_selector(
+    checkpoints: Sequence[SelectorCheckpoint], config: Config
+) -> tuple[tuple[int, int, int], Literal["all", "root"]]:
+    """Action space and inputs of the selector whose cost a new profile of this machine holds."""
+    if not checkpoints:
+        return config.action_space.limits, config.train.inputs
+    shape = checkpoints[0].config.shape
+    return shape.action_space, shape.inputs
 
 
 def bench_settings(pairs: Sequence[tuple[float, float]], settings: DecodeConfig) -> list[Sampling]:
@@ -79,10 +203,10 @@ def bench_settings(pairs: Sequence[tuple[float, float]], settings: DecodeConfig)
 
 
 def exit_code(rows: Sequence[dict[str, Any]], required: float | None, console: Console) -> int:
-    """1 when no decoder of these rows finished a run, or the best is below `required` times plain; else 0."""
+    """1 when nothing could be compared with plain `generate`, or the best is below `required` times it; else 0."""
     ratios = [row["ratio_to_plain"] for row in rows if row["ratio_to_plain"] is not None]
     if not ratios:
-        console.print("No decoder finished a run.")
+        console.print("No arm could be compared with plain decoding.")
         return 1
     if required is not None and max(ratios) < required:
         console.print(f"The best arm is {max(ratios):.2f} times plain; {required} was required.")
@@ -90,78 +214,32 @@ def exit_code(rows: Sequence[dict[str, Any]], required: float | None, console: C
     return 0
 
 
-def build_arms(
-    pair: Pair,
-    folders: Sequence[Path],
-    checkpoints: Sequence[SelectorCheckpoint],
-    expansions: Sequence[Expansion],
-    verifier: str,
-    times: LatencyProfile | None,
-    decode: DecodeConfig,
-) -> tuple[dict[str, Decoder], dict[str, str]]:
-    """For each checkpoint what `ddte decode` runs and its best static tree; then the expansions asked for.
-
-    The first is named `selector`, or after the tree that `decode.policy` names or that stands in for a selector that
-    did not pay. Static trees have no guard: they show what they cost. Arms of checkpoints that share a verifier carry
-    their `folders` in their names. The second result names the static tree of each selector.
-    """
-    arms, against = {}, {}
-    for name, checkpoint in zip(arm_names(folders, checkpoints), checkpoints, strict=True):
-        own, static = checkpoint.config.verifier, Expansion(*checkpoint.config.best_static)
-        decoder = Decoder.with_selector(pair, checkpoint, times, decode.policy, decode.guard)
-        tree = decoder.policy.expansion if isinstance(decoder.policy, FixedPolicy) else None
-        arm = f"{name} as decode runs it {tree}" if tree else f"{name} selector"
-        arms[arm] = decoder
-        arms[f"{name} static {static}"] = Decoder(pair, own, static, checkpoint.config.draft_warp)
-        against[arm] = f"{name} static {static}"
-    for expansion in expansions:
-        arms[f"{verifier} static {expansion}"] = Decoder(pair, verifier, expansion)
-    return arms, against
-
-
-def arm_names(folders: Sequence[Path], checkpoints: Sequence[SelectorCheckpoint]) -> list[str]:
-    """The verifier of each checkpoint, followed by its folder where another one has the same verifier."""
-    verifiers = [checkpoint.config.verifier for checkpoint in checkpoints]
-    return [
-        f"{verifier} {folder}" if verifiers.count(verifier) > 1 else verifier
-        for verifier, folder in zip(verifiers, folders, strict=True)
-    ]
-
-
-def measure(
-    pair: Pair,
-    decoders: dict[str, Decoder],
-    against: dict[str, str],
-    prompts: Sequence[Prompt],
-    settings: Sequence[Sampling],
-    assisted: bool,
-    config: Config,
-    console: Console,
-) -> list[dict[str, Any]]:
-    """Rows of `bench_decode`, with a progress bar and prompts of all tasks mixed."""
-    ids = rendered(prompts, pair.tokenizer, config.generate.chat_template, config.decode.seed)
-    runs = len(ids) * len(settings) * (len(decoders) + 1 + assisted)
-    console.print(
-        f"{len(ids)} prompts, {len(settings)} settings, {runs} runs of up to {config.decode.max_new_tokens} tokens."
-    )
-    with Progress(console=console) as progress:
-        bar = progress.add_task("decoding", total=1.0)
-        return bench_decode(
-            pair, decoders, ids, settings, config.decode.max_new_tokens, against=against, assisted=assisted,
-            seed=config.decode.seed, resamples=config.evaluate.bootstrap, level=config.evaluate.level,
-            progress=lambda done: progress.update(bar, completed=done),
-        )  # fmt: skip
+def verdict(rows: Sequence[dict[str, Any]]) -> str:
+    """The answer in a sentence: the fastest arm, and how much of its gain is the engine's."""
+    others = [row for row in rows if row["arm"] != PLAIN and row["ratio_to_plain"] is not None]
+    if not others:
+        return "No arm beside plain decoding finished."
+    best = max(others, key=lambda row: float(row["ratio_to_plain"]))
+    ratio = interval_of(best, "ratio_to_plain")
+    times = f"{ratio:.2f} times plain decoding"
+    if best["ratio_to_plain"] <= 1:
+        return f"Speculation is slower than plain decoding here: the best arm, {best['arm']}, runs at {times}."
+    if ratio.verdict != "gain":
+        return f"No arm is surely faster than plain decoding here: the best, {best['arm']}, runs at {times}."
+    engine = next((row["ratio_to_plain"] for row in rows if row["arm"] == NO_DRAFTING), None)
+    split = f", of which {engine:.2f} is the engine's without drafting" if engine is not None else ""
+    return f"The fastest arm is {best['arm']}: {times}{split}."
 
 
 def bench_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Throughput with intervals, block efficiency, and where the time goes."""
+    """Throughput with intervals, tokens a step, and the time outside the models."""
     table = Table()
-    for heading in ("arm", "tokens/s", "x plain", "a step", "overhead", "failed"):
+    for heading in ("arm", "steps", "tokens/s", "x plain", "x no drafting", "a step", "overhead"):
         table.add_column(heading, no_wrap=heading != "arm")  # names wrap before figures are cut
     for row in rows:
-        ratio = f"{row['ratio_to_plain']:.2f} [{row['low']:.2f}, {row['high']:.2f}]" if row["ratio_to_plain"] else "-"
-        speed = f"{row['tokens_per_second']:.1f}" if row["tokens_per_second"] else "-"
-        efficiency = f"{row['block_efficiency']:.2f}" if row["block_efficiency"] else "-"
-        overhead = f"{row['overhead_share']:.0%}" if row["overhead_share"] is not None else "-"
-        table.add_row(row["arm"], speed, ratio, efficiency, overhead, str(row["failures"]))
+        ratios = (f"{interval_of(row, name):.2f}" for name in ("ratio_to_plain", "ratio_to_no_drafting"))
+        table.add_row(
+            row["arm"], str(row.get("steps", "")), as_text(row["tokens_per_second"], ".1f"), *ratios,
+            as_text(row.get("tokens_a_step"), ".2f"), as_text(row.get("overhead_share"), ".0%"),
+        )  # fmt: skip
     return table

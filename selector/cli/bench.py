@@ -20,32 +20,43 @@ def decode(
     prompts: list[str] | None = None,
     prompts_per_task: int = 2,
     settings: list[tuple[float, float]] | None = None,
+    steps: int = 1000,
+    until_width: float | None = None,
+    texts: int = 10,
     assisted: bool = True,
+    prompt_lookup: bool = True,
     require_speedup: float | None = None,
     json: Path | None = None,
 ) -> int:
-    """Throughput against plain and assisted decoding, interleaved.
+    """Throughput of selectors and static trees, which take turns at every step by a coin, beside `generate`.
 
-    The exit code is 1 when no decoder finished a run, and when the speed-up that is required is not met.
+    The exit code is 1 when nothing could be compared, and when the speed-up that is required is not met.
 
     Args:
-        checkpoint: a selector's checkpoint folder or a list of them, measured beside their best static trees.
+        checkpoint: a selector's checkpoint folder or a list of them, measured beside their best static trees (default,
+            where no static tree is given either: those that lie beside the configured draft).
         static: static trees to measure, each (K, L1, L2).
         verifier: verifier of these static trees.
-        profile: this machine's pass times (default: the checkpoints').
+        profile: this machine's pass times (default: measured once, and kept in the user's cache).
         prompts: `builtin`, JSONL files or hub sets (default: `builtin`).
         prompts_per_task: prompts of each task; 0 takes all.
         settings: (temperature, top-p) pairs (default: those of --decode).
+        steps: steps of each decoder; all of them take turns in the same texts.
+        until_width: stop earlier, once the widest interval of a ratio is as narrow as this.
+        texts: texts that plain, assisted and prompt-lookup generation write in between.
         assisted: measure transformers' assisted generation as well.
+        prompt_lookup: measure transformers' prompt lookup as well.
         require_speedup: exit with 1 when the best decoder is slower than so many times plain.
         json: write the rows here as well.
     """
-    from selector.bench.decode import bench_command
+    from selector.bench.decode import bench_decode
 
     folders = checkpoint if isinstance(checkpoint, list) else [checkpoint] if checkpoint else []
-    return bench_command(
-        config, folders, static or [], verifier, profile, prompts or ["builtin"], prompts_per_task, settings or [],
-        assisted, require_speedup, json,
+    return bench_decode(
+        config, checkpoint=folders, static=static or [], verifier=verifier, profile=profile,
+        prompts=prompts or ["builtin"], prompts_per_task=prompts_per_task, settings=settings or [], steps=steps,
+        until_width=until_width, texts=texts, assisted=assisted, prompt_lookup=prompt_lookup,
+        require_speedup=require_speedup, json=json,
     )  # fmt: skip
 
 

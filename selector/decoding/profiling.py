@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -75,7 +76,7 @@ def measure_profile(
 def describe_machine(pair: Pair) -> dict[str, Any]:
     """What a profile was measured on."""
     device = pair.target.device
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     return {
         "device": f"{device.type} ({name})",
         "threads": torch.get_num_threads(),
@@ -84,6 +85,15 @@ def describe_machine(pair: Pair) -> dict[str, Any]:
         "draft": pair.draft.fingerprint,
         "versions": versions(),
     }
+
+
+def _processor() -> str:
+    """The processor's name and what it multiplies fast, which differs between machines of one name."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    products = "bfloat16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}, {products} products"
 
 
 def expansion_of_width(width: int) -> Expansion:

@@ -55,9 +55,9 @@ def transformers_generate(
     sampling: Sampling,
     seed: int = 0,
     end_ids: Sequence[int] = (),
-    assistant_model: Any = None,
+    **options: Any,
 ) -> list[int]:
-    """New tokens of `target.model.generate`, the end token included; assisted when an assistant is given.
+    """New tokens of `target.model.generate`, the end token included; `options` go to it as they are.
 
     The law is that of `sampling` alone: the models' own generation settings, such as a repetition penalty, are
     left out.
@@ -72,10 +72,9 @@ def transformers_generate(
         pad_token_id=end_ids[0] if end_ids else 0,
         **settings,
     )
-    extra = {} if assistant_model is None else {"assistant_model": assistant_model}
     torch.manual_seed(seed)
     with _without_defaults(target.model):
-        output = target.model.generate(ids, config, attention_mask=torch.ones_like(ids), **extra)
+        output = target.model.generate(ids, config, attention_mask=torch.ones_like(ids), **options)
     return [int(token) for token in output[0, len(prompt) :].tolist()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,10 +10,12 @@ import pytest
 from rich.console import Console
 
 from selector.bench import decode as bench
-from selector.bench.decode import arm_names, bench_settings, exit_code
+from selector.bench.decode import bench_settings, exit_code
+from selector.bench.step_arms import arm_names
 from selector.cli.main import main
 from selector.config import DecodeConfig
 from selector.distributions import Sampling
+from tests.support.disk_pair import save_pair
 
 QUIET = Console(quiet=True)
 
@@ -58,3 +61,28 @@ def test_refused_before_the_models_are_loaded(
     monkeypatch.setattr(bench, "load_pair", None)
     assert main(["bench", "decode", "--static", '["(2, 0, 2)"]', *flags]) == 2
     assert named in capsys.readouterr().err
+
+
+def test_static_trees_take_turns_on_a_pair_from_disk(
+    tmp_path: Path, prompt_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows of all arms; this machine's pass times are measured once and kept."""
+    monkeypatch.setenv("DDTE_CACHE", str(tmp_path / "cache"))
+    pair = save_pair(tmp_path)
+    flags = ["--pair.target", pair.target, "--pair.draft", pair.draft, "--generate.chat_template", "false"]
+    flags += ["--prompts", json.dumps([prompt_file]), "--static", '["(1, 0, 1)", "(2, 0, 2)"]', "--texts", "2"]
+    flags += ["--steps", "15", "--settings", "[[0.6, 1.0], [1.0, 1.0]]", "--decode.max_new_tokens", "12"]
+    flags += ["--evaluate.bootstrap", "50", "--pair.threads", "1", "--json", str(tmp_path / "rows.json")]
+    assert main(["bench", "decode", *flags]) == 0
+    rows = {row["arm"]: row for row in json.loads((tmp_path / "rows.json").read_text())}
+    trees = ["traversal static (1, 0, 1)", "traversal static (2, 0, 2)"]
+    assert list(rows) == ["plain", "assisted", "prompt lookup", "no drafting", *trees]
+    assert all(rows[arm]["steps"] >= 15 for arm in ("no drafting", *trees))
+    assert rows["no drafting"]["tokens_a_step"] == 1
+    assert all(rows[arm]["tokens_a_step"] > 1 for arm in trees)
+    assert not any(rows[arm]["failures"] for arm in ("plain", "assisted", "prompt lookup"))
+    (profile,) = (tmp_path / "cache" / "profiles").iterdir()
+    before = profile.stat().st_mtime_ns
+    assert main(["bench", "decode", *flags, "--until-width", "1e9", "--steps", "400"]) == 0
+    assert profile.stat().st_mtime_ns == before
+    capsys.readouterr()

@@ -1,0 +1,175 @@
+"""Arms that share one running text: a coin decides at every step whose turn it is.
+
+Whole texts differ far more than arms do. Drawing the arm of each step compares arms at the grain where they decide, on
+the same contexts and at the same moments of the machine. The coin is seeded on its own and tossed before the tree is
+drawn, so the text follows the target's distribution whatever comes up.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from selector.decoding.decoder import Decoder, DraftWarp
+from selector.decoding.policies import Policy, RootView
+from selector.decoding.stats import SECTIONS
+from selector.distributions import Sampling
+from selector.engine.huggingface import Pair
+from selector.features import RootFeatures
+from selector.latency import LatencyProfile
+from selector.trees.draft_tree import DraftTree
+from selector.trees.expansion import Expansion
+from selector.trees.verifier import Verification, Verifier
+
+DECODING = tuple(name for name in SECTIONS if name != "prefill")
+
+
+class StepArm(NamedTuple):
+    """A verifier and a policy that take single steps; `against` names the static arm that a selector must beat."""
+
+    name: str
+    verifier: Verifier
+    policy: Policy
+    against: str | None = None
+
+
+class StepRecord(NamedTuple):
+    """One step.
+
+    Attributes:
+        prompt, setting, arm: indices.
+        expansion: the tree that was drawn.
+        tokens: tokens committed, those past an end token included.
+        expected: their expectation given the drawn tree, which has the same mean and less noise.
+        seconds: `[sections]` by `DECODING`, without the prompt's passes.
+        charge: seconds to add: the draft's first pass also runs tokens that earlier steps left to it, while a step
+            answers for what it leaves itself. Differences of the profile's draft passes.
+    """
+
+    prompt: int
+    setting: int
+    arm: int
+    expansion: Expansion
+    tokens: int
+    expected: float
+    seconds: tuple[float, ...]
+    charge: float
+
+
+class WatchedRoot:
+    """A root that remembers whether its features were asked for, which runs the draft."""
+
+    def __init__(self, root: RootView) -> None:
+        self._root, self.sampling, self.asked = root, root.sampling, False
+
+    @property
+    def context_length(self) -> int:
+        """Tokens before the root token."""
+        return self._root.context_length
+
+    def features(self, previous: bool = True) -> RootFeatures:
+        """The root's features."""
+        self.asked = True
+        return self._root.features(previous)
+
+
+class Coin:
+    """The policy and the verifier of a decoder whose steps are taken by arms in random turn."""
+
+    name = "coin"
+
+    def __init__(self, arms: Sequence[StepArm], seed: int) -> None:
+        self._arms, self._random = arms, random.Random(seed)
+        self.arm, self.drafts, self.context = 0, False, 0
+        self._scored: tuple[DraftTree, Tensor] | None = None
+
+    def choose(self, root: RootView) -> Expansion:
+        """The expansion of the arm that the coin draws."""
+        self.arm = self._random.randrange(len(self._arms))
+        watched = WatchedRoot(root)
+        expansion = self._arms[self.arm].policy.choose(watched)
+        self.drafts, self.context = watched.asked or expansion.max_depth > 0, root.context_length
+        return expansion
+
+    def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
+        """The outcome that the arm's verifier samples; the scored tree is kept for `expected`."""
+        self._scored = tree, target_probs
+        return self._arms[self.arm].verifier.verify(tree, target_probs, generator)
+
+    def expected(self) -> float:
+        """`E[tau + 1 | tree]` of the last step, whose outcome it does not depend on."""
+        assert self._scored is not None
+        return float(self._arms[self.arm].verifier.expected_tokens(*self._scored))
+
+    def outcome(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
+        """The outcome's distribution under the arm's verifier."""
+        return self._arms[self.arm].verifier.outcome(tree, target_probs)
+
+    def expected_tokens(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
+        """`E[tau + 1 | tree]` under the arm's verifier."""
+        return self._arms[self.arm].verifier.expected_tokens(tree, target_probs)
+
+
+class OpenEnd:
+    """An ending that cuts no tree: the text ends with the step that reaches an end token or the length."""
+
+    def __init__(self, max_new_tokens: int, end_ids: Sequence[int]) -> None:
+        self.tokens: list[int] = []
+        self.finish: str | None = None
+        self._length, self._end_ids = max_new_tokens, frozenset(end_ids)
+
+    @property
+    def remaining(self) -> int:
+        """More tokens than any tree holds."""
+        return 1 << 30
+
+    def accept(self, committed: Sequence[int]) -> list[int]:
+        """All tokens of a step."""
+        self.tokens += committed
+        if self._end_ids.intersection(committed):
+            self.finish = "end"
+        elif len(self.tokens) >= self._length:
+            self.finish = "length"
+        return list(committed)
+
+
+def coin_text(
+    pair: Pair,
+    arms: Sequence[StepArm],
+    profile: LatencyProfile,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    seed: int,
+    max_new_tokens: int,
+    draft_warp: DraftWarp = "same",
+    place: tuple[int, int] = (0, 0),
+) -> Iterator[StepRecord]:
+    """Records of the steps of one text, whose (prompt, setting) is `place`.
+
+    The step in which the draft runs the prompt is left out: its first draft pass is one with the prompt's. Expectations
+    are computed between steps, off the clock.
+    """
+    coin, ending = Coin(arms, seed), OpenEnd(max_new_tokens, pair.end_ids)
+    decoder = Decoder(pair, coin, coin, draft_warp)
+    before = dict.fromkeys(SECTIONS, 0.0)
+    ready, lag = False, 0  # whether the draft has run the prompt; tokens that it lacks before the root token
+    for step in decoder.steps(prompt, ending, sampling, seed):
+        seconds = tuple(step.stats.seconds[name] - before[name] for name in DECODING)
+        before = dict(step.stats.seconds)
+        expansion, charge, first = step.expansion, 0.0, coin.drafts and not ready
+        if coin.drafts:
+            left = int(0 < expansion.max_depth == len(step.tokens) - 1)
+            charge = _draft_seconds(profile, coin.context, 1 + left) - _draft_seconds(profile, coin.context, 1 + lag)
+            ready, lag = True, left
+        else:
+            lag += 1
+        if not first:
+            yield StepRecord(*place, coin.arm, expansion, len(step.tokens), coin.expected(), seconds, charge)
+
+
+def _draft_seconds(profile: LatencyProfile, context: int, rows: int) -> float:
+    return float(profile.draft_time(torch.tensor([context]), rows))

@@ -1,0 +1,70 @@
+"""Arms of a decoding bench that take single steps: selectors, static trees, and no drafting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from selector.artifacts import read_json
+from selector.bench.coin import StepArm
+from selector.decoding.policies import FixedPolicy, SelectorPolicy, fixed_tree
+from selector.errors import UserError
+from selector.latency import LatencyProfile
+from selector.network.checkpoint import SelectorCheckpoint
+from selector.network.checkpoint_config import REMEDY
+from selector.trees.expansion import Expansion
+from selector.trees.verifiers import get_verifier
+
+NO_DRAFTING = "no drafting"
+
+
+def step_arms(
+    folders: Sequence[Path],
+    checkpoints: Sequence[SelectorCheckpoint],
+    expansions: Sequence[Expansion],
+    verifier: str,
+    profile: LatencyProfile,
+    policy: str = "auto",
+) -> list[StepArm]:
+    """No drafting, then each checkpoint's selector and best static tree, then the expansions asked for.
+
+    A selector is measured itself, also where it did not beat its static tree in training; `policy` is its head, or a
+    tree that stands in its place. Checkpoints that share a verifier carry their `folders` in their names.
+    """
+    tree = fixed_tree(policy)
+    arms = [StepArm(NO_DRAFTING, get_verifier(verifier), FixedPolicy((1, 0, 0)))]
+    for name, checkpoint in zip(arm_names(folders, checkpoints), checkpoints, strict=True):
+        own, static = get_verifier(checkpoint.config.verifier), Expansion(*checkpoint.config.best_static)
+        opponent = f"{name} static {static}"
+        if tree is None:
+            arms.append(StepArm(f"{name} selector", own, SelectorPolicy(checkpoint, profile, policy), opponent))
+        elif tree != static:
+            arms.append(StepArm(f"{name} static {tree}", own, FixedPolicy(tree), opponent))
+        arms.append(StepArm(opponent, own, FixedPolicy(static)))
+    for expansion in expansions:
+        arms.append(StepArm(f"{verifier} static {expansion}", get_verifier(verifier), FixedPolicy(expansion)))
+    return list({arm.name: arm for arm in reversed(arms)}.values())[::-1]
+
+
+def arm_names(folders: Sequence[Path], checkpoints: Sequence[SelectorCheckpoint]) -> list[str]:
+    """The verifier of each checkpoint, followed by its folder where another one has the same verifier."""
+    verifiers = [checkpoint.config.verifier for checkpoint in checkpoints]
+    return [
+        f"{verifier} {folder}" if verifiers.count(verifier) > 1 else verifier
+        for verifier, folder in zip(verifiers, folders, strict=True)
+    ]
+
+
+def shared_warp(checkpoints: Sequence[SelectorCheckpoint]) -> Any:
+    """The draft's sampling of all checkpoints, which take turns in one text. Raises UserError where they differ."""
+    warps = {checkpoint.config.draft_warp for checkpoint in checkpoints} or {"same"}
+    if len(warps) > 1:
+        raise UserError(f"checkpoint names selectors with draft_warp {' and '.join(map(str, warps))}: give one kind.")
+    return warps.pop()
+
+
+def shipped_checkpoints(draft: str) -> list[Path]:
+    """Folders of selectors beside a draft's folder, sorted; none where the draft is no folder."""
+    configs = sorted(Path(draft).parent.glob("*/config.json")) if Path(draft).is_dir() else []
+    return [path.parent for path in configs if "verifier" in read_json(path, REMEDY)]

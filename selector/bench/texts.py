@@ -1,0 +1,103 @@
+"""Arms of a decoding bench that write whole texts: transformers' `generate`, alone and with its own speculation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers.generation.streamers import BaseStreamer
+
+from selector.distributions import Sampling
+from selector.engine.huggingface import Pair
+from selector.engine.reference_generate import assistant, transformers_generate
+from selector.errors import first_line
+
+PLAIN, ASSISTED, LOOKUP = "plain", "assisted", "prompt lookup"
+LOOKUP_TOKENS = 10  # the setting that transformers' documentation shows
+
+Run = Callable[[Sequence[int], int, Sampling, int, BaseStreamer | None], list[int]]
+
+
+@dataclass
+class TextArm:
+    """One way to write a text, and what it did.
+
+    Attributes:
+        runs: `(tokens, seconds)` after the first token by (prompt, setting).
+        texts: all new tokens, likewise.
+        failures: one line for each text that raised.
+    """
+
+    name: str
+    run: Run
+    runs: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
+    texts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a row holds beside figures."""
+        return {"texts": len(self.runs), "failures": len(self.failures), "errors": sorted(set(self.failures))}
+
+
+class FirstToken(BaseStreamer):
+    """A streamer that notes when the first new token came; what is handed over first is the prompt."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._calls = device, 0
+        self.at, self.tokens = 0.0, 0
+
+    def put(self, value: Any) -> None:
+        """Note the time of the second call, and how many tokens it brought."""
+        self._calls += 1
+        if self._calls == 2:
+            self.at, self.tokens = now(self._device), value.numel()
+
+    def end(self) -> None:
+        """Nothing is left to do."""
+
+
+def now(device: torch.device) -> float:
+    """Seconds, after the device has finished its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def text_arms(pair: Pair, assisted: bool, lookup: bool) -> list[TextArm]:
+    """Plain `generate` first, then assisted generation with the same draft and prompt lookup, as asked for."""
+    options: dict[str, dict[str, Any]] = {PLAIN: {}}
+    if assisted:
+        options[ASSISTED] = {"assistant_model": assistant(pair.draft)}
+    if lookup:
+        options[LOOKUP] = {"prompt_lookup_num_tokens": LOOKUP_TOKENS}
+    return [TextArm(name, _runner(pair, extra)) for name, extra in options.items()]
+
+
+def _runner(pair: Pair, extra: dict[str, Any]) -> Run:
+    def run(
+        prompt: Sequence[int], count: int, sampling: Sampling, seed: int, streamer: BaseStreamer | None
+    ) -> list[int]:
+        return transformers_generate(
+            pair.target, prompt, count, sampling, seed, pair.end_ids, streamer=streamer, **extra
+        )
+
+    return run
+
+
+def write_text(
+    arm: TextArm, pair: Pair, prompt: Sequence[int], sampling: Sampling, seed: int, count: int, place: tuple[int, int]
+) -> None:
+    """One text of an arm, timed after its first token. What it raises is kept as a failure, and the bench goes on."""
+    device = pair.target.device
+    streamer = FirstToken(device)
+    try:
+        tokens = arm.run(prompt, count, sampling, seed, streamer)
+    except Exception as error:
+        arm.failures.append(f"{type(error).__name__}: {first_line(error)}")
+        return
+    arm.texts[place] = tokens
+    if len(tokens) > streamer.tokens:
+        arm.runs[place] = len(tokens) - streamer.tokens, now(device) - streamer.at

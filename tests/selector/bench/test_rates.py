@@ -1,0 +1,92 @@
+"""Figures of the decoding bench from records that are written by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from selector.bench.coin import DECODING, StepArm, StepRecord
+from selector.bench.rates import Measured, ratio, step_sums
+from selector.bench.texts import TextArm
+from selector.statistics import resample_counts
+from selector.trees.expansion import Expansion
+
+NONE, CHAIN, TREE = Expansion(1, 0, 0), Expansion(1, 0, 2), Expansion(2, 0, 2)
+
+
+def record(
+    arm: int, tree: Expansion, seconds: float, expected: float, prompt: int = 0, charge: float = 0.0
+) -> StepRecord:
+    sections = [0.0] * len(DECODING)
+    sections[DECODING.index("target")] = seconds
+    return StepRecord(prompt, 0, arm, tree, round(expected), expected, tuple(sections), charge)
+
+
+def arm(name: str, against: str | None = None) -> Any:
+    return StepArm(name, SimpleNamespace(name="nss"), SimpleNamespace(), against)  # type: ignore[arg-type]
+
+
+def measured(records: list[StepRecord], prompts: int = 4) -> Measured:
+    plain = TextArm("plain", lambda *_: [])
+    plain.runs = {(prompt, 0): (10, 10.0) for prompt in range(prompts)}
+    return Measured([arm("no drafting"), arm("selector", "static"), arm("static")], records, [plain], prompts)
+
+
+def world(noise: float = 0.0, slow: float = 1.0) -> list[StepRecord]:
+    """Steps of a second; the selector commits 2 tokens a step, the static tree 1.6, no drafting 1."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for prompt in range(4):
+        for step in range(50):
+            shift = noise * rng.standard_normal()
+            for place, tree, tokens in ((0, NONE, 1.0), (1, CHAIN, 2.0), (2, TREE, 1.6)):
+                seconds = slow if step == 7 and place == 1 else 1.0
+                rows.append(record(place, tree, seconds, tokens + (shift if place else 0.0), prompt))
+    return rows
+
+
+def test_rows() -> None:
+    rows = {row["arm"]: row for row in measured(world()).rows()}
+    assert list(rows) == ["plain", "no drafting", "selector", "static"]
+    assert rows["selector"]["ratio_to_plain"] == pytest.approx(2.0)
+    assert rows["selector"]["ratio_to_no_drafting"] == pytest.approx(2.0)
+    assert rows["selector"]["ratio_to_static"] == pytest.approx(1.25)
+    assert rows["selector"]["ratio_to_static_low"] == pytest.approx(1.25)
+    assert rows["selector"]["steps"] == 200
+    assert rows["selector"]["actions"] == {"(1, 0, 2)": 200}
+    assert rows["selector"]["overhead_share"] == pytest.approx(0)
+    assert rows["plain"]["ratio_to_plain"] == pytest.approx(1)
+    assert "ratio_to_static" not in rows["static"]
+
+
+def test_slow_moments_of_the_machine_weigh_on_the_raw_seconds_alone() -> None:
+    found = measured(world(slow=26.0))
+    row = next(row for row in found.rows() if row["arm"] == "selector")
+    assert row["ratio_to_static"] == pytest.approx(1.25)
+    assert row["ratio_to_static_as_it_happened"] == pytest.approx((400 / 300) / (400 / 200), rel=0.01)
+    assert found.disorder() == pytest.approx(700 / 600)
+    assert measured(world()).disorder() == pytest.approx(1)
+
+
+def test_intervals_hold_the_truth_and_grow_with_noise() -> None:
+    quiet, loud = measured(world(0.1)).width(), measured(world(1.0)).width()
+    assert quiet is not None
+    assert loud is not None
+    assert 0 < quiet < loud
+
+
+def test_charges_count_as_seconds() -> None:
+    sums = step_sums([record(0, CHAIN, 1.0, 2.0, charge=0.5), record(0, CHAIN, 1.0, 2.0, charge=0.5)], 0, 1)
+    assert sums.seconds.tolist() == sums.steady.tolist() == [3.0]
+
+
+def test_without_runs_there_is_no_ratio() -> None:
+    empty = measured([], prompts=2)
+    empty.texts[0].runs.clear()
+    assert all(row["ratio_to_plain"] is None for row in empty.rows())
+    assert empty.width() is None
+    sums = step_sums([], 0, 2)
+    assert ratio(sums, sums, resample_counts(2, 10, 0), 0.95).value is None

@@ -1,4 +1,4 @@
-"""Next-token laws: logits to probabilities, drawing, and distances between laws."""
+"""Next-token distributions: logits to probabilities, and drawing."""
 
 from __future__ import annotations
 
@@ -120,20 +120,3 @@ def quantile(probs: Tensor, uniform: Tensor, rows: Tensor | None = None) -> Tens
         points[cells] = uniform
     index = torch.searchsorted(cumulative, points * cumulative[:, -1:], right=True)
     return torch.minimum(index, last[:, None])[cells]
-
-
-def entropy(probs: Tensor) -> Tensor:
-    """Shannon entropy in nats over the last dimension."""
-    terms: Tensor = torch.special.entr(probs)
-    return terms.sum(-1)
-
-
-def kl_divergence(probs: Tensor, other: Tensor, floor: float = 1e-10) -> Tensor:
-    """`KL(probs || other)` in nats; `other` is floored, so that disjoint supports give a large finite number."""
-    own: Tensor = torch.special.xlogy(probs, probs)
-    return (own - probs * other.clamp(min=floor).log()).sum(-1)
-
-
-def l1_distance(probs: Tensor, other: Tensor) -> Tensor:
-    """`sum |probs - other|`, between 0 and 2."""
-    return (probs - other).abs().sum(-1)

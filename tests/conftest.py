@@ -8,55 +8,35 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import PreTrainedModel
 
 from selector.decoding.sequence import SpeculativeSequence
 from selector.engine.huggingface import HuggingFaceModel
 from selector.latency import LatencyProfile
-from tests.support.evaluation_worlds import make_flat_profile, make_profile
+from tests.support.profiles import make_flat_profile, make_profile
+from tests.support.tiny_models import disturbed, tiny_llama
 
 torch.set_num_threads(1)
 
 
-def tiny_llama(
-    seed: int = 0, layers: int = 2, vocab: int = 64, scale: float = 3.0, **changes: object
-) -> LlamaForCausalLM:
-    """A random Llama in float32. `scale` sharpens its head, so that laws are far from flat."""
-    torch.manual_seed(seed)
-    settings = {
-        "vocab_size": vocab, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": layers,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024,
-        "initializer_range": 0.3, "eos_token_id": None, "bos_token_id": None, "pad_token_id": None,
-    }  # fmt: skip
-    model = LlamaForCausalLM(LlamaConfig(**(settings | changes)))
-    with torch.no_grad():
-        model.lm_head.weight.mul_(scale)
-    return model.eval()
-
-
 @pytest.fixture(scope="session")
-def target_llama() -> LlamaForCausalLM:
+def target_llama() -> PreTrainedModel:
     return tiny_llama()
 
 
 @pytest.fixture(scope="session")
-def draft_llama(target_llama: LlamaForCausalLM) -> LlamaForCausalLM:
+def draft_llama(target_llama: PreTrainedModel) -> PreTrainedModel:
     """The target with disturbed weights: it often agrees."""
-    draft = tiny_llama()
-    torch.manual_seed(7)
-    with torch.no_grad():
-        for weight in draft.parameters():
-            weight.add_(0.1 * weight.std() * torch.randn_like(weight))
-    return draft
+    return disturbed(target_llama, 0.1)
 
 
 @pytest.fixture
-def target(target_llama: LlamaForCausalLM) -> HuggingFaceModel:
+def target(target_llama: PreTrainedModel) -> HuggingFaceModel:
     return HuggingFaceModel(target_llama)
 
 
 @pytest.fixture
-def draft(draft_llama: LlamaForCausalLM) -> HuggingFaceModel:
+def draft(draft_llama: PreTrainedModel) -> HuggingFaceModel:
     return HuggingFaceModel(draft_llama)
 
 

@@ -83,7 +83,7 @@ class Forest:
         return [Drawing(nodes, *self.paths(tree, place), self.limits) for tree in range(len(self.trunks))]
 
     def paths(self, tree: int, number: Mapping[int, int] | Sequence[int]) -> tuple[list[int], list[list[list[int]]]]:
-        """Trunk and branches of a super-tree (see `SuperTree`), with `number` of each of the forest's nodes."""
+        """Trunk and branches of a super-tree (see `Drawing`), with `number` of each of the forest's nodes."""
         trunk, length = self.trunks[tree], self.limits.branch_length
         own_trunk = [number[trunk.root], *(number[node] for node in trunk.nodes)]
         own_branches = [

@@ -21,8 +21,8 @@ from torch import Tensor
 from selector.artifacts import check_file, write_json
 from selector.distributions import draw
 from selector.errors import UserError
-from selector.losslessness.worked_cases import build_topology, prefix_of
 from selector.trees.draft_tree import DraftTree
+from selector.trees.topology import build_topology, prefix_of
 from selector.trees.verifiers import VERIFIERS, get_verifier
 
 FLOOR, SOFTMAX = "floor", "softmax"

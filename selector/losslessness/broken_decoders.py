@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from selector.distributions import draw
 from selector.engine.language_model import LanguageModel, Scores
 from selector.trees.draft_tree import DraftTree
-from selector.trees.verifier import Verification
+from selector.trees.verifier import Decision, TreeVerifier
 
 
 class _Around:
@@ -45,14 +43,14 @@ class KeptRows(_Around):
         self._model.keep(range(len(path)))
 
 
-class AlwaysAccept:
-    """Accepts the first branch to its end, so that texts follow the draft's law."""
+class AlwaysAccept(TreeVerifier):
+    """A verifier that accepts the first branch to its end, so that texts follow the draft's law."""
 
     name = "always accept"
 
-    def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
-        """See `Verifier.verify`."""
-        node = 0
-        while tree.topology.children[node]:
-            node = tree.topology.children[node][0]
-        return Verification(node, int(draw(target_probs[node : node + 1], generator)))
+    def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
+        """See `TreeVerifier.decide`."""
+        leaf = 0
+        while tree.topology.children[leaf]:
+            leaf = tree.topology.children[leaf][0]
+        return Decision([float(node == leaf) for node in range(len(tree.topology))], lambda node: target_probs[node])

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from selector.losslessness.case_files import read_cases
 from selector.trees.draft_tree import DraftTree
-from selector.trees.topology import Topology
+from selector.trees.topology import build_topology, prefix_of
 from selector.trees.verifiers import VERIFIERS
 from selector.verification.khisti import play
-from selector.verification.node_distributions import NodeLaws
+from selector.verification.node_distributions import Drafts, NodeLaws
 from selector.verification.proposal import ProposalSolver
 from selector.verification.solver import Solver
 from selector.verification.solvers import SOLVERS
@@ -65,38 +65,15 @@ def case_tree(case: dict[str, Any], dtype: torch.dtype) -> tuple[DraftTree, Tens
     return DraftTree(topology, torch.tensor(tokens), draft_probs), target, prefixes
 
 
-def build_topology(trunk: Sequence[int], branches: Sequence[Sequence[int]]) -> tuple[Topology, list[int]]:
-    """Merge a trunk and branches of equal length into a tree; tokens of the nodes (0 for the root)."""
-    topology, tokens = Topology(), [0]
-    ends = [0]
-    for token in trunk:
-        ends = _extend(topology, tokens, ends, [token])
-    ends = ends * len(branches)
-    for step in zip(*branches, strict=True):
-        ends = _extend(topology, tokens, ends, step)
-    return topology, tokens
-
-
-def _extend(topology: Topology, tokens: list[int], ends: Sequence[int], step: Sequence[int]) -> list[int]:
-    """One more token on each path; paths that are equal so far share a node."""
-    reached: dict[tuple[int, int], int] = {}
-    for end, token in zip(ends, step, strict=True):
-        if (end, token) in reached:
-            topology.children[end].append(reached[end, token])
-        else:
-            reached[end, token] = topology.add(end)
-            tokens.append(token)
-    return [reached[pair] for pair in zip(ends, step, strict=True)]
-
-
-def prefix_of(topology: Topology, tokens: Sequence[int], node: int) -> tuple[int, ...]:
-    """Tokens from the root (left out) to a node."""
-    return tuple(tokens[step] for step in topology.path(node))
+def drafts_of(laws: NodeLaws, tokens: Sequence[int]) -> Drafts:
+    """Tokens that were drafted at row 0."""
+    target, draft = laws.at([0] * len(tokens), tokens)
+    return Drafts(0, tuple(tokens), tuple(target), tuple(draft))
 
 
 def solver_law(solver: Solver, laws: NodeLaws, tokens: Sequence[int]) -> Tensor:
     """`[vocab]`: the solver's output law given its drafts, in row 0."""
-    solution = solver.solve(laws, laws.drafts([(0, tokens)]))[0]
+    solution = solver.solve(laws, [drafts_of(laws, tokens)])[0]
     law = laws.residual(0, solution.factor, list(solution.branching), solution.proposal)
     law = law / law.sum() * max(0.0, 1 - sum(solution.branching.values()))
     for token, probability in solution.branching.items():
@@ -128,9 +105,9 @@ def _compare_acceptance(case: dict[str, Any], dtype: torch.dtype) -> Iterator[Co
 
 def _proposed(solver: ProposalSolver, case: dict[str, Any], dtype: torch.dtype) -> float:
     """`sum min(p, r)`: the chance that the draft which the solver's plan chooses is accepted itself."""
-    target, draft = (torch.tensor(case[law], dtype=dtype).double() for law in "pq")
-    law = draft if case["k"] == 1 else solver.plan(target, draft, case["k"]).law
-    return float(torch.minimum(target, law).sum())
+    laws, count = _laws(case, dtype), case["k"]
+    law = laws.draft_probs[0] if count == 1 else solver.make_plans(laws, 0, [count])[count].law
+    return float(torch.minimum(laws.target_probs[0].double(), law.double()).sum())
 
 
 def _compare_tree(case: dict[str, Any], dtype: torch.dtype) -> Iterator[Comparison]:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from selector.trees.block_paths import Proposal, Route, Router
-from selector.trees.decision import Decision, TreeVerifier, tree_laws
 from selector.trees.draft_tree import DraftTree
+from selector.trees.verifier import Decision, TreeVerifier, tree_laws
 from selector.verification.node_distributions import LARGEST_FACTOR, NodeLaws
 from selector.verification.solver import ratio
 

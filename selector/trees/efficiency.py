@@ -1,4 +1,4 @@
-"""Labels: `E[tau + 1]` of every action, for every verifier, from one drawing."""
+"""Labels: `E[tau + 1]` of every action, for every verifier, from one drawing (`Drawing`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from selector.trees.depthwise import block_estimates, traversal_estimates, walk_estimates
 from selector.trees.expansion import ActionSpace, Expansion
-from selector.trees.super_tree import SuperTree
 from selector.trees.super_tree_view import Drawing, Estimates
 from selector.trees.verifiers import BLOCKS, get_verifier
 from selector.verification.solvers import SOLVERS
@@ -22,19 +21,13 @@ ESTIMATORS |= {block.name: partial(block_estimates, router=block.router) for blo
 ESTIMATORS["traversal"] = traversal_estimates
 
 
-def label(
-    super_tree: SuperTree, target_probs: Tensor, space: ActionSpace, verifiers: Sequence[str]
-) -> dict[str, Tensor]:
+def label_drawing(drawing: Drawing, space: ActionSpace, verifiers: Sequence[str]) -> dict[str, Tensor]:
     """For each verifier `[actions]`, float64: unbiased estimates of `E[tau + 1]`, exact in the verification.
 
-    `target_probs` is `[nodes, vocab]`. Averages over drawings converge to each action's block efficiency at this
-    root. One drawing serves all actions, so that their differences are less noisy than they are themselves.
+    Averages over drawings converge to each action's block efficiency at this root. One drawing serves all actions, so
+    that their differences are less noisy than they are themselves; drawings may share nodes, and what is computed
+    for one of them.
     """
-    return label_drawing(Drawing.of(super_tree, target_probs, space.limits), space, verifiers)
-
-
-def label_drawing(drawing: Drawing, space: ActionSpace, verifiers: Sequence[str]) -> dict[str, Tensor]:
-    """The same for a super-tree whose nodes and laws others share: what one computes, the others need not."""
     labels = {}
     for name in verifiers:
         estimates = ESTIMATORS[get_verifier(name).name](drawing)

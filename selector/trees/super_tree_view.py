@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from torch import Tensor
-
 from selector.trees.expansion import Expansion
-from selector.trees.super_tree import SuperTree
 from selector.trees.walk import node_drafts
 from selector.verification.node_distributions import Drafts, NodeLaws
 
@@ -79,10 +76,14 @@ class Nodes:
 
 
 class Drawing:
-    """A super-tree among such nodes.
+    """A super-tree among such nodes: a long trunk with extra i.i.d. branches at each position.
+
+    The tree of action `(K, L1, L2)` is `trunk[: L1 + 1]` and the first `L2` nodes of `branches[L1][:K]`.
 
     Attributes:
-        trunk, branches: as in `SuperTree`.
+        trunk: node at each depth `0 .. L1max + L2max` of the trunk.
+        branches: `branches[i][j]` lists the nodes of the `j`-th branch below `trunk[i]`, without `trunk[i]`;
+            `j == 0` is the trunk's own continuation. Given `trunk[i]` they are i.i.d.
         limits: largest `(K, L1, L2)`.
         nodes: its own, parents first.
         laws, parents, tokens, target, draft: as in `Nodes`.
@@ -95,13 +96,6 @@ class Drawing:
         self.nodes = sorted({*trunk, *(node for below in branches for branch in below for node in branch)})
         self.laws, self.parents, self.tokens = nodes.laws, nodes.parents, nodes.tokens
         self.target, self.draft = nodes.target, nodes.draft
-
-    @classmethod
-    def of(cls, super_tree: SuperTree, target_probs: Tensor, limits: Expansion) -> Drawing:
-        """A super-tree on its own; `target_probs` is `[nodes, vocab]`."""
-        laws = NodeLaws(target_probs, super_tree.draft_probs, super_tree.support)
-        nodes = Nodes(laws, super_tree.topology.parents, super_tree.tokens.tolist())
-        return cls(nodes, super_tree.trunk, super_tree.branches, limits)
 
     @cached_property
     def readings(self) -> list[Reading]:

@@ -1,7 +1,8 @@
-"""The shape of a drafted tree: integers only."""
+"""Shape of a drafted tree: integers only."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
@@ -51,3 +52,32 @@ class Topology:
     def distinct_children(self, node: int) -> list[int]:
         """Child nodes in order of first appearance."""
         return list(dict.fromkeys(self.children[node]))
+
+
+def build_topology(trunk: Sequence[int], branches: Sequence[Sequence[int]]) -> tuple[Topology, list[int]]:
+    """Merge a trunk and branches of equal length into a tree; tokens of the nodes (0 for the root)."""
+    topology, tokens = Topology(), [0]
+    ends = [0]
+    for token in trunk:
+        ends = _extend(topology, tokens, ends, [token])
+    ends = ends * len(branches)
+    for step in zip(*branches, strict=True):
+        ends = _extend(topology, tokens, ends, step)
+    return topology, tokens
+
+
+def _extend(topology: Topology, tokens: list[int], ends: Sequence[int], step: Sequence[int]) -> list[int]:
+    """One more token on each path; paths that are equal so far share a node."""
+    reached: dict[tuple[int, int], int] = {}
+    for end, token in zip(ends, step, strict=True):
+        if (end, token) in reached:
+            topology.children[end].append(reached[end, token])
+        else:
+            reached[end, token] = topology.add(end)
+            tokens.append(token)
+    return [reached[pair] for pair in zip(ends, step, strict=True)]
+
+
+def prefix_of(topology: Topology, tokens: Sequence[int], node: int) -> tuple[int, ...]:
+    """Tokens from the root (left out) to a node."""
+    return tuple(tokens[step] for step in topology.path(node))

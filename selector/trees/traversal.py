@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from selector.trees.decision import Decision, TreeVerifier, tree_laws
 from selector.trees.draft_tree import DraftTree
+from selector.trees.verifier import Decision, TreeVerifier, tree_laws
 from selector.verification.without_replacement import Visit, descend
 
 

@@ -1,13 +1,22 @@
-"""The protocol of a verifier: accept a node of a drafted tree and draw one bonus token, losslessly."""
+"""Verifiers: accept a node of a drafted tree and draw one bonus token, losslessly.
+
+`Verifier` is the protocol; `TreeVerifier` is what all share: given the law of the accepted node, sample it, or write
+it out.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from selector.distributions import draw
 from selector.trees.draft_tree import DraftTree
+from selector.verification.node_distributions import NodeLaws
 
 
 class Verification(NamedTuple):
@@ -33,3 +42,56 @@ class Verifier(Protocol):
     def expected_tokens(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
         """`E[tau + 1 | tree]`, a scalar tensor."""
         ...
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The exact law of a verification, given the tree.
+
+    Attributes:
+        accepted: probability that each node is the accepted one; they sum to 1.
+        bonus: row `[vocab]`, up to its sum, that the bonus token follows once a node is accepted.
+    """
+
+    accepted: list[float]
+    bonus: Callable[[int], Tensor]
+
+
+class TreeVerifier(ABC):
+    """A `Verifier` that decides by scalars: one draw of the node, then one draw from that node's row."""
+
+    name: str
+
+    @abstractmethod
+    def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
+        """The law of the accepted node and of the bonus token; inputs are never changed."""
+
+    def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
+        """Sample (accepted node, bonus token)."""
+        decision = self.decide(tree, target_probs)
+        accepted = torch.tensor([decision.accepted], dtype=torch.float64, device=target_probs.device)
+        node = int(draw(accepted, generator))
+        return Verification(node, int(draw(decision.bonus(node)[None], generator)))
+
+    def outcome(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
+        """`[nodes, vocab]`: probability of (accepted node, bonus token) given the tree; sums to 1."""
+        decision = self.decide(tree, target_probs)
+        law = torch.zeros_like(target_probs)
+        for node, probability in enumerate(decision.accepted):
+            if probability > 0:
+                row = decision.bonus(node)
+                law[node] = row / row.sum() * probability
+        return law
+
+    def expected_tokens(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
+        """`E[tau + 1 | tree]`, a scalar tensor."""
+        accepted = self.decide(tree, target_probs).accepted
+        tokens = sum(p * (depth + 1) for p, depth in zip(accepted, tree.topology.depths, strict=True))
+        return target_probs.new_tensor(tokens)
+
+
+def tree_laws(tree: DraftTree, target_probs: Tensor) -> tuple[NodeLaws, list[float], list[float]]:
+    """Laws of a tree's nodes, and for each node its token's target and draft probability at its parent (root: 1)."""
+    laws = NodeLaws(target_probs, tree.draft_probs, tree.support)
+    target, draft = laws.at(tree.topology.parents[1:], tree.tokens[1:].tolist())
+    return laws, [1.0, *target], [1.0, *draft]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from selector.trees.decision import Decision, TreeVerifier, tree_laws
 from selector.trees.draft_tree import DraftTree
+from selector.trees.verifier import Decision, TreeVerifier, tree_laws
 from selector.verification.node_distributions import Drafts
 from selector.verification.solver import Solver
 

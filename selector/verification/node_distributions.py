@@ -79,17 +79,6 @@ class NodeLaws:
         target, draft = pairs.tolist()
         return target, draft
 
-    def drafts(self, lists: Sequence[tuple[int, Sequence[int]]]) -> list[Drafts]:
-        """Look up lists of `(row, drafted tokens)`."""
-        rows = [row for row, tokens in lists for _ in tokens]
-        target, draft = self.at(rows, [token for _, tokens in lists for token in tokens])
-        found, start = [], 0
-        for row, tokens in lists:
-            end = start + len(tokens)
-            found.append(Drafts(row, tuple(tokens), tuple(target[start:end]), tuple(draft[start:end])))
-            start = end
-        return found
-
     def columns(self, row: int) -> tuple[Tensor, Tensor]:
         """Target and draft probabilities of a row at the support's columns (or the whole vocabulary)."""
         self._load([row])

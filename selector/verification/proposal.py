@@ -63,10 +63,6 @@ class ProposalSolver(ABC):
     def make_plans(self, laws: NodeLaws, row: int, counts: Collection[int]) -> dict[int, Plan]:
         """A plan for each number of drafts, 2 or more, at a row."""
 
-    def plan(self, target: Tensor, draft: Tensor, count: int) -> Plan:
-        """A plan for `count` drafts from the laws `[columns]` (float64) of one node."""
-        return self.make_plans(NodeLaws(target[None], draft[None]), 0, [count])[count]
-
     def plans(self, laws: NodeLaws, pairs: Sequence[Pair]) -> dict[Pair, Plan]:
         """Plans of `(row, k)` pairs (and of others that the laws remember)."""
 

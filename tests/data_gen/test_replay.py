@@ -15,8 +15,8 @@ from selector.decoding.stats import Stopwatch
 from selector.engine.huggingface import HuggingFaceModel
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.verifier import Verification
-from tests.conftest import tiny_llama
 from tests.support.small_runs import small_config
+from tests.support.tiny_models import tiny_llama
 
 PROMPT = [3, 1, 4, 1, 5]
 BLOCKS = ("target_hidden", "draft_hidden_prev", "draft_hidden_root", "scalars")

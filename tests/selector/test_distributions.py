@@ -4,8 +4,9 @@ import pytest
 import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from selector.distributions import Sampling, draw, entropy, kl_divergence, l1_distance, warp
+from selector.distributions import Sampling, draw, warp
 from selector.errors import UserError
+from tests.support.distances import entropy, kl_divergence, l1_distance
 
 LOGITS = 3 * torch.randn(6, 40, generator=torch.Generator().manual_seed(1))
 

@@ -8,7 +8,7 @@ from selector.latency import LatencyProfile
 from selector.offline.baselines import oracle, plain_decoding, score_policy, static_policies
 from selector.offline.labelled_roots import build_roots
 from selector.statistics import percentile_interval, prompt_sums, resample_counts, resampled_rates
-from tests.support.evaluation_worlds import make_dataset
+from tests.support.synthetic_data import make_dataset
 
 
 def test_sums_by_prompt() -> None:

@@ -4,34 +4,28 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from selector.config import Config, PairConfig
 from selector.dataset.records import Manifest
 from tests.support.small_runs import small_config
+from tests.support.tiny_models import disturbed, tiny_model
 
 WORDS = 32
 
 
 def save_pair(folder: Path) -> PairConfig:
     """Random Llamas in `folder/target` and `folder/draft`, the draft near the target, with a tokenizer of words."""
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=WORDS, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-            num_key_value_heads=1, max_position_embeddings=256, initializer_range=0.3, eos_token_id=0,
-        )
+    target = tiny_model(
+        "Llama", vocab=WORDS, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=256, eos_token_id=0,
     )  # fmt: skip
     tokenizer = Tokenizer(models.WordLevel({"<end>": 0} | {f"w{i}": i for i in range(1, WORDS)}, unk_token="<end>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    for name in ("target", "draft"):
+    for name, model in {"target": target, "draft": disturbed(target, 0.3)}.items():
         model.save_pretrained(folder / name)
         PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(folder / name)
-        with torch.no_grad():
-            for weight in model.parameters():
-                weight.add_(0.3 * weight.std() * torch.randn_like(weight))
     return PairConfig(str(folder / "target"), str(folder / "draft"), dtype="float32", device="cpu", threads=1)
 
 

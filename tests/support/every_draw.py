@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from selector.engine import drafting
-from selector.trees import decision
+from selector.trees import verifier
 
 Law = dict[tuple[int, ...], float]
 
@@ -20,7 +20,7 @@ def every_run(run: Callable[[], list[int]], monkeypatch: pytest.MonkeyPatch) -> 
     """The law of `run()`, one run for every sequence of draws that it can make."""
     law: Law = defaultdict(float)
     oracle = _Oracle()
-    for module in (drafting, decision):
+    for module in (drafting, verifier):
         monkeypatch.setattr(module, "draw", oracle)
     while oracle.restart():
         law[tuple(run())] += oracle.weight

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from selector.losslessness.worked_cases import build_topology, prefix_of
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
+from selector.trees.topology import build_topology, prefix_of
 from selector.trees.verifier import Verifier
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from data_gen.labelling.forest import Forest
-from selector.trees.super_tree import SuperTree
 from selector.trees.topology import Topology
+from tests.support.super_trees import SuperTree
 
 
 def super_tree(forest: Forest, tree: int) -> tuple[SuperTree, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -51,10 +52,13 @@ def tiny_model(
     return model.train(False)  # type: ignore[no-any-return]
 
 
+def tiny_llama(seed: int = 0, layers: int = 2, vocab: int = 64, scale: float = 3.0, **changes: Any) -> PreTrainedModel:
+    """A random Llama."""
+    return tiny_model("Llama", seed, vocab, scale, num_hidden_layers=layers, **changes)
+
+
 def disturbed(model: PreTrainedModel, amount: float = 0.5) -> PreTrainedModel:
     """A copy with noise on its weights: a draft that often agrees."""
-    import copy
-
     draft = copy.deepcopy(model)
     torch.manual_seed(7)
     with torch.no_grad():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,11 @@ from data_gen.distillation.sampling import draw, sample_batch
 from data_gen.distillation.settings import check_target
 from data_gen.distillation.shards import frequent_tokens, shard_batches
 from data_gen.distillation.training import DraftTraining, cross_entropy, draft_logits, rejection_rate
-from selector.config import (
-    ActionSpaceConfig,
-    Config,
-    DecodeConfig,
-    DistillConfig,
-    EvaluateConfig,
-    GenerateConfig,
-    PairConfig,
-    TrainConfig,
-)
+from selector.config import DistillConfig, PairConfig
 from selector.engine.early_exit import build_early_exit, trained_parameters
 from selector.errors import UserError
-from tests.conftest import tiny_llama
+from tests.support.small_runs import small_config
+from tests.support.tiny_models import tiny_llama
 
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14]]
 END = 63
@@ -190,10 +183,6 @@ def test_held_out_acceptance_is_the_mean_over_tokens(shards: list[Path]) -> None
 
 @pytest.mark.parametrize("changes", [{"distill": DistillConfig(epochs=0)}, {"pair": PairConfig(target="./nothing")}])
 def test_a_refused_distillation_leaves_no_folder(tmp_path: Path, changes: dict[str, object]) -> None:
-    parts: dict[str, object] = {
-        "pair": PairConfig(), "action_space": ActionSpaceConfig(), "generate": GenerateConfig(), "train": TrainConfig(),
-        "evaluate": EvaluateConfig(), "distill": DistillConfig(), "decode": DecodeConfig(),
-    }  # fmt: skip
     with pytest.raises(UserError):
-        distill(Config(**parts | changes), tmp_path / "draft", tmp_path / "work")
+        distill(replace(small_config([]), **changes), tmp_path / "draft", tmp_path / "work")
     assert not list(tmp_path.iterdir())

@@ -12,10 +12,11 @@ from data_gen.labelling.trajectory import Trajectory
 from data_gen.prompts.prompts import load_prompts
 from data_gen.work_units import plan_units
 from selector.decoding.stats import Stopwatch
-from selector.distributions import entropy, warp
+from selector.distributions import warp
 from selector.engine.huggingface import HuggingFaceModel
 from selector.features import SCALARS
 from selector.trees.expansion import ActionSpace
+from tests.support.distances import entropy
 from tests.support.small_runs import small_config, table_pair
 
 SPACE = ActionSpace(2, 1, 2)

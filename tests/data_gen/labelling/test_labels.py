@@ -15,11 +15,11 @@ from selector.decoding.stats import Stopwatch
 from selector.distributions import Sampling, warp
 from selector.engine.drafting import start_roots
 from selector.engine.language_model import prefill
-from selector.trees.efficiency import label
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.verifiers import VERIFIERS
 from tests.support.exact_worlds import World
 from tests.support.forests import rows_of, super_tree
+from tests.support.super_trees import label
 from tests.support.table_model import TableModel
 
 SAMPLING = Sampling(temperature=0.9)

@@ -14,8 +14,7 @@ from selector.cli.main import main
 from selector.config import EvaluateConfig
 from selector.errors import UserError
 from selector.trees.expansion import Expansion
-from tests.support import training_worlds
-from tests.support.evaluation_worlds import SPACE, make_dataset
+from tests.support.synthetic_data import SPACE, make_dataset, write_dataset
 
 ACTIONS = [Expansion(2, 0, 2), Expansion(2, 1, 3)]
 CONFIG = EvaluateConfig(bootstrap=400)
@@ -79,7 +78,7 @@ def test_one_verifier_and_one_prompt() -> None:
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    training_worlds.make_dataset(tmp_path / "data", prompts=6, roots=3, verifiers=("naive", "bv"))
+    write_dataset(tmp_path / "data", prompts=6, roots=3, verifiers=("naive", "bv"))
     command = ["bench", "efficiency", "--data", str(tmp_path / "data"), "--json", str(tmp_path / "rows.json")]
     assert main([*command, "--actions", '["(2, 0, 2)", "1,0,3"]']) == 0
     assert "| `naive` |" in capsys.readouterr().out
@@ -91,7 +90,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_trees_by_default_are_labelled_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    training_worlds.make_dataset(tmp_path / "data", prompts=6, roots=3, verifiers=("naive", "bv"))
+    write_dataset(tmp_path / "data", prompts=6, roots=3, verifiers=("naive", "bv"))
     assert main(["bench", "efficiency", "--data", str(tmp_path / "data")]) == 0
     assert str(SPACE.expansions[-1]) in capsys.readouterr().out
 
@@ -108,6 +107,6 @@ def test_trees_by_default_are_labelled_ones(tmp_path: Path, capsys: pytest.Captu
     ],
 )
 def test_refused(flags: list[str], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    training_worlds.make_dataset(tmp_path / "data", prompts=2, roots=1)
+    write_dataset(tmp_path / "data", prompts=2, roots=1)
     assert main(["bench", "efficiency", "--data", str(tmp_path / "data"), *flags]) == 2
     assert named in capsys.readouterr().err

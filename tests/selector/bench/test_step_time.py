@@ -18,7 +18,7 @@ from selector.config import PairConfig
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.cpu.packed_linear import PackedLinear
 from selector.engine.huggingface import Pair
-from tests.conftest import tiny_llama
+from tests.support.tiny_models import tiny_llama
 
 
 class Words:

@@ -19,8 +19,7 @@ from selector.decoding.decoder import Decoder
 from selector.decoding.stopping import Stopping
 from selector.distributions import Sampling
 from selector.engine.huggingface import pair_with
-from tests.conftest import tiny_llama
-from tests.support.tiny_models import disturbed
+from tests.support.tiny_models import disturbed, tiny_llama
 
 PROMPT = torch.tensor([[3, 4, 5]])
 TREE = (2, 1, 2)

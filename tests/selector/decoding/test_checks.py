@@ -14,8 +14,8 @@ from selector.decoding.decoder import Decoder
 from selector.engine.causal_model import HuggingFaceModel
 from selector.errors import UserError
 from selector.trees.expansion import Expansion
-from tests.conftest import tiny_llama
 from tests.support.table_model import TableModel
+from tests.support.tiny_models import tiny_llama
 
 
 def pair_of(target: Any, draft: Any) -> Any:

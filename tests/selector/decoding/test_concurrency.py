@@ -21,7 +21,7 @@ from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import build_early_exit
 from selector.features import SCALARS
 from selector.trees.expansion import Expansion
-from tests.support.evaluation_worlds import make_flat_profile
+from tests.support.profiles import make_flat_profile
 from tests.support.table_model import TableModel
 
 PROMPTS = [[3, 4, 5], [9, 8, 7, 6], [1]]

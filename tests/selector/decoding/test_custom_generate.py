@@ -36,8 +36,8 @@ from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.network.checkpoint_config import CheckpointConfig
 from selector.network.network import NetworkShape, SelectorNetwork
-from tests.conftest import tiny_llama
 from tests.support.every_draw import Law, difference, every_run
+from tests.support.tiny_models import tiny_llama
 
 PROMPT = torch.tensor([[3, 4, 5]])
 TREE = {"custom_generate": ddte_generate, "expansion": (3, 1, 2), "verifier": "specinfer"}

@@ -19,7 +19,7 @@ from selector.engine.causal_model import HuggingFaceModel, PendingRows
 from selector.errors import UserError
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import VERIFIERS
-from tests.support.evaluation_worlds import make_checkpoint
+from tests.support.scripted_selectors import make_checkpoint
 from tests.support.table_model import TableModel
 
 EXPANSIONS = [Expansion(*numbers) for numbers in [(1, 0, 0), (1, 0, 4), (3, 0, 3), (4, 2, 3), (2, 1, 2), (8, 3, 1)]]

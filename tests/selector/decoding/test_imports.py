@@ -34,7 +34,7 @@ for module in pkgutil.walk_packages(selector.__path__, "selector."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 from selector.decoding.custom_generate import ddte_generate
-from tests.conftest import tiny_llama
+from tests.support.tiny_models import tiny_llama
 model = tiny_llama()
 tree = {"custom_generate": ddte_generate, "draft": model, "expansion": (2, 1, 2)}
 model.generate(torch.tensor([[3, 4, 5]]), max_new_tokens=9, **tree)

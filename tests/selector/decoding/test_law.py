@@ -14,7 +14,8 @@ from selector.decoding import guard
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling, warp
 from selector.latency import LatencyProfile
-from selector.trees import decision
+from selector.losslessness.broken_decoders import AlwaysAccept
+from selector.trees import verifier as verification
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
 from selector.trees.verifier import Verification
@@ -133,19 +134,7 @@ class WrongBonusRow:
     def verify(self, tree: DraftTree, target_probs: Tensor, generator: Any) -> Verification:
         node, _ = get_verifier("nss").verify(tree, target_probs, generator)
         parent = max(tree.topology.parents[node], 0)
-        return Verification(node, int(decision.draw(target_probs[parent][None], generator)))
-
-
-class AlwaysAccept:
-    """Takes the first branch whatever the laws say."""
-
-    name = "mutant"
-
-    def verify(self, tree: DraftTree, target_probs: Tensor, generator: Any) -> Verification:
-        node = 0
-        while tree.topology.children[node]:
-            node = tree.topology.children[node][0]
-        return Verification(node, int(decision.draw(target_probs[node][None], generator)))
+        return Verification(node, int(verification.draw(target_probs[parent][None], generator)))
 
 
 class UnwarpedDraftLaw:

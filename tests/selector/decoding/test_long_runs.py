@@ -16,7 +16,7 @@ from selector.decoding.decoder import Decoder
 from selector.decoding.sequence import SpeculativeSequence
 from selector.engine.causal_model import HuggingFaceModel
 from selector.trees.expansion import Expansion
-from tests.conftest import tiny_llama
+from tests.support.tiny_models import tiny_llama
 
 MEGABYTE = 2**20
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -21,8 +21,7 @@ from selector.engine.cache import sliding_window
 from selector.engine.causal_model import max_positions
 from selector.engine.huggingface import HuggingFaceModel
 from selector.errors import UserError
-from tests.conftest import tiny_llama
-from tests.support.tiny_models import ARCHITECTURES, tiny_model
+from tests.support.tiny_models import ARCHITECTURES, tiny_llama, tiny_model
 
 #      0 -+- 1 --- 3 --- 6
 #         +- 2 -+- 4

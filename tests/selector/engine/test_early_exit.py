@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from selector.engine.early_exit import build_early_exit, is_early_exit, load_draft, save_draft, trained_parameters
 from selector.engine.huggingface import HuggingFaceModel
 from selector.errors import UserError
-from tests.conftest import tiny_llama
+from tests.support.tiny_models import tiny_llama
 
 TOKENS = torch.arange(1, 64, 3)
 

@@ -28,7 +28,7 @@ from selector.engine.huggingface import load_pair, pick_dtype
 from selector.engine.reference_generate import assistant, transformers_generate
 from selector.errors import UserError
 from selector.trees.expansion import Expansion
-from tests.conftest import tiny_llama
+from tests.support.tiny_models import tiny_llama
 
 
 def save_tokenizer(folder: Path, words: int, prefix: str = "w") -> None:

@@ -13,7 +13,7 @@ from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.reference_generate import transformers_generate
 from selector.trees.expansion import Expansion
-from tests.conftest import tiny_llama
+from tests.support.tiny_models import tiny_llama
 
 SETTINGS: dict[str, Any] = {"repetition_penalty": 3.0, "suppress_tokens": [5, 6, 7], "min_new_tokens": 20}
 

@@ -8,13 +8,13 @@ import torch
 from selector.evaluation.ablations import SHARES, VARIANTS, StudyResult, make_folds, study, used_columns
 from selector.latency import LatencyProfile
 from selector.network.network import BLOCKS, INPUTS, Inputs, NetworkShape, RootEncoder
-from tests.support.evaluation_worlds import make_dataset
+from tests.support.synthetic_data import make_dataset
 
 
 @pytest.fixture(scope="module")
 def findings() -> dict[str, StudyResult]:
     """The first scalar tells everything, the hidden states nothing."""
-    from tests.support.evaluation_worlds import make_profile
+    from tests.support.profiles import make_profile
 
     found = study(make_dataset(prompts=30, noise=0.2), ["specinfer"], make_profile(), components=4, resamples=200)
     return {finding.variant: finding for finding in found["specinfer"]}

@@ -22,8 +22,9 @@ from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.statistics import Interval
 from selector.trees.expansion import ActionSpace
-from tests.support.evaluation_worlds import SPACE, EvenNetwork, make_checkpoint, make_dataset
 from tests.support.page import Page
+from tests.support.scripted_selectors import EvenNetwork, make_checkpoint
+from tests.support.synthetic_data import SPACE, make_dataset
 
 POLICIES = [
     "plain", "no_drafting", "best_static", "best_static_per_setting", "best_chain", "best_root_branching",

@@ -10,8 +10,9 @@ from selector.config import EMBEDDED_TARGET, EvaluateConfig
 from selector.evaluation.evaluate import evaluate
 from selector.evaluation.report.prose import answer, combinations
 from selector.latency import LatencyProfile
-from tests.support.evaluation_worlds import make_checkpoint, make_dataset
 from tests.support.page import Page
+from tests.support.scripted_selectors import make_checkpoint
+from tests.support.synthetic_data import make_dataset
 
 TEST = [f"prompt-{number:03d}" for number in range(0, 24, 3)]
 VERIFIERS = ("specinfer", "naive")
@@ -20,7 +21,7 @@ VERIFIERS = ("specinfer", "naive")
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """A studied selector of one verifier, none of the other; `writing` was not sampled greedily."""
-    from tests.support.evaluation_worlds import make_profile
+    from tests.support.profiles import make_profile
 
     folder = tmp_path_factory.mktemp("report")
     dataset = make_dataset(noise=0.1, verifiers=VERIFIERS)

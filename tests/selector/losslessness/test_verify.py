@@ -44,7 +44,7 @@ def test_broken_passes(pair: Any) -> None:
 
 
 def test_broken_texts(pair: Any) -> None:
-    careless: Any = AlwaysAccept()
+    careless = AlwaysAccept()
     for verifier, expected in (("traversal", IDENTICAL), (careless, DIVERGENT)):
         decoder = Decoder(pair, verifier, TREE, (1.0, 1.0))
         assert check_text("", decoder, pair.target, PROMPT, 16, 1e-5).verdict == expected
@@ -53,7 +53,7 @@ def test_broken_texts(pair: Any) -> None:
 def test_broken_laws(pair: Any) -> None:
     sampling, seeds = Sampling(0.9), range(200)
     cells = Cells(pair.target, PROMPT, sampling, 200)
-    careless: Any = AlwaysAccept()
+    careless = AlwaysAccept()
     for verifier, expected in (("specinfer", OK), (careless, DIVERGENT)):
         assert check_law("", Decoder(pair, verifier, TREE), PROMPT, sampling, cells, seeds).verdict == expected
 

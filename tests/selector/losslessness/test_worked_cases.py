@@ -8,12 +8,13 @@ import torch
 
 from selector.cli.main import main
 from selector.errors import UserError
-from selector.losslessness.worked_cases import case_tree, check_cases, prefix_of
+from selector.losslessness.worked_cases import case_tree, check_cases
 from selector.trees.efficiency import ESTIMATORS
 from selector.trees.expansion import Expansion
-from selector.trees.super_tree import SuperTree
-from selector.trees.super_tree_view import Drawing, Reading
+from selector.trees.super_tree_view import Reading
+from selector.trees.topology import prefix_of
 from selector.trees.verifiers import VERIFIERS
+from tests.support.super_trees import SuperTree
 
 CASES = Path(__file__).parents[2] / "data" / "verification_examples.json"
 
@@ -53,7 +54,7 @@ def test_depthwise_estimates(case):
     draft = torch.zeros_like(target)
     draft[: topology.num_inner] = tree.draft_probs[: topology.num_inner]
     super_tree = SuperTree(topology, tree.tokens, draft, trunk, [[]] * case["L1"] + [branches])
-    drawing = Drawing.of(super_tree, target, limits)
+    drawing = super_tree.drawing(target, limits)
     drawing.readings = [Reading(case["L1"], trunk[case["L1"]], branches)] if case["K"] > 1 and case["L2"] else []
     drawing.chain_nodes = [[node] for node in trunk[:-1]]
     compared = 0

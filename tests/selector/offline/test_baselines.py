@@ -12,8 +12,8 @@ from selector.latency import LatencyProfile
 from selector.offline import baselines
 from selector.offline.labelled_roots import LabelledRoots, build_roots
 from selector.trees.expansion import ActionSpace, Expansion
-from tests.support import training_worlds
-from tests.support.evaluation_worlds import SPACE, make_dataset
+from tests.support.profiles import COSTLY_DRAFT
+from tests.support.synthetic_data import SPACE, make_dataset, write_dataset
 
 EFFICIENCY, TIMES = np.array([[1.0, 3.0], [1.0, 1.0], [1.0, 1.2]]), np.array([[1.0, 2.0]] * 3)
 
@@ -130,8 +130,8 @@ def test_not_speculating_still_pays_for_looking(profile: LatencyProfile) -> None
 
 
 def gap_of(folder: Path, **world: Any) -> baselines.OracleGap:
-    training_worlds.make_dataset(folder, **world)
-    return baselines.oracle_gap(build_roots(RootDataset.load(folder), "naive", training_worlds.PROFILE))
+    write_dataset(folder, **world)
+    return baselines.oracle_gap(build_roots(RootDataset.load(folder), "naive", COSTLY_DRAFT))
 
 
 def test_gap_is_found_where_there_is_one(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from selector.offline.labelled_roots import build_roots
-from tests.support.evaluation_worlds import SETTINGS, make_dataset, make_profile
+from tests.support.profiles import make_profile
+from tests.support.synthetic_data import SETTINGS, make_dataset
 
 
 def test_trajectories_are_prompts_at_settings():

@@ -14,7 +14,8 @@ from selector.network.checkpoint import SelectorCheckpoint, best_actions
 from selector.training.export import export
 from selector.training.fit import train
 from selector.training.run_folder import RunFolder
-from tests.support.training_worlds import CONFIG, PROFILE, SPACE, make_dataset
+from tests.support.profiles import COSTLY_DRAFT
+from tests.support.synthetic_data import CONFIG, SPACE, write_dataset
 
 torch.set_num_threads(1)
 
@@ -22,9 +23,9 @@ torch.set_num_threads(1)
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    make_dataset(folder / "data", prompts=20, roots=6, noise=0.05)
+    write_dataset(folder / "data", prompts=20, roots=6, noise=0.05)
     config = replace(CONFIG, max_epochs=4)
-    run = train(folder / "data", PROFILE, config, folder / "run", Console(file=io.StringIO()))
+    run = train(folder / "data", COSTLY_DRAFT, config, folder / "run", Console(file=io.StringIO()))
     return run, RootDataset.load(folder / "data")
 
 
@@ -34,7 +35,7 @@ def test_exported_selectors_choose_as_the_run_does(finished, tmp_path):
     assert folders == [tmp_path / "out" / "naive"]
     exported = SelectorCheckpoint.load(folders[0])
     context = dataset.context_length.double()
-    times = PROFILE.action_times(context, SPACE)
+    times = COSTLY_DRAFT.action_times(context, SPACE)
     for head in ("policy", "regressor"):
         choices = [
             best_actions(selector.predict(dataset.hidden, dataset.scalars, context), times, head)

@@ -20,7 +20,8 @@ from selector.training.fit import train
 from selector.training.module import SelectorModule
 from selector.training.run_folder import RunFolder
 from tests.support.learning_curves import read_curve
-from tests.support.training_worlds import CONFIG, PROFILE, SPACE, acceptance_rates, expected_tokens, make_dataset
+from tests.support.profiles import COSTLY_DRAFT
+from tests.support.synthetic_data import CONFIG, SPACE, acceptance_rates, expected_tokens, write_dataset
 
 torch.set_num_threads(1)
 QUIET = Console(file=io.StringIO())
@@ -30,8 +31,8 @@ QUIET = Console(file=io.StringIO())
 def learned(tmp_path_factory):
     """A run on data with a gap: (run, data set)."""
     folder = tmp_path_factory.mktemp("learned")
-    make_dataset(folder / "data", prompts=100)
-    run = train(folder / "data", PROFILE, CONFIG, folder / "run", QUIET)
+    write_dataset(folder / "data", prompts=100)
+    run = train(folder / "data", COSTLY_DRAFT, CONFIG, folder / "run", QUIET)
     return run, RootDataset.load(folder / "data")
 
 
@@ -43,7 +44,7 @@ def throughput_on_fresh_roots(run, head: str | None, informative: bool = True) -
     scalars[:, SCALARS.index("context_length")] = context
     rates = acceptance_rates(hidden, scalars[:, SCALARS.index("draft_entropy_root")])
     truth = expected_tokens(rates if informative else torch.full((2000,), 0.6))
-    times, static_times = PROFILE.selector_times(context, SPACE), PROFILE.action_times(context, SPACE)
+    times, static_times = COSTLY_DRAFT.selector_times(context, SPACE), COSTLY_DRAFT.action_times(context, SPACE)
     blocks = ("target_hidden", "draft_hidden_prev", "draft_hidden_root")
     selector = run.selector("naive")
     prediction = selector.predict(dict(zip(blocks, hidden.split((6, 4, 4), 1), strict=True)), scalars, context)
@@ -73,8 +74,8 @@ def test_regressor_predicts_the_truth(learned):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_noise_alone_does_not_make_it_lose(tmp_path, seed):
-    make_dataset(tmp_path / "data", prompts=30, noise=0.6, informative=False, seed=seed)
-    run = train(tmp_path / "data", PROFILE, replace(CONFIG, seed=seed, max_epochs=10), tmp_path / "run", QUIET)
+    write_dataset(tmp_path / "data", prompts=30, noise=0.6, informative=False, seed=seed)
+    run = train(tmp_path / "data", COSTLY_DRAFT, replace(CONFIG, seed=seed, max_epochs=10), tmp_path / "run", QUIET)
     chosen, static, _ = throughput_on_fresh_roots(run, None, informative=False)
     assert chosen > 0.97 * static
 
@@ -96,18 +97,18 @@ def test_run_folder_says_where_it_comes_from(learned):
     info = learned[0].info
     assert info["config"]["learning_rate"] == CONFIG.learning_rate
     assert {"data_hash", "profile_hash", "versions", "git_revision", "data_config"} <= set(info)
-    assert learned[0].profile == PROFILE
+    assert learned[0].profile == COSTLY_DRAFT
 
 
 @pytest.mark.parametrize("part", ["test", "validation", "train"])
 def test_no_choice_sees_the_test_prompts(tmp_path, monkeypatch, part):
     """Other features and labels of the test prompts change nothing; those of the other parts do."""
-    make_dataset(tmp_path / "data", prompts=25, roots=4, noise=0.3)
+    write_dataset(tmp_path / "data", prompts=25, roots=4, noise=0.3)
     dataset, config = RootDataset.load(tmp_path / "data"), replace(CONFIG, max_epochs=1)
     results = []
     for name in ("as it is", "changed"):
         output = Console(file=io.StringIO(), width=200)
-        run = train(tmp_path / "data", PROFILE, config, tmp_path / name, output)
+        run = train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / name, output)
         selector = run.selector("naive")
         told = output.file.getvalue()[output.file.getvalue().index("Before training") :]
         results.append((selector.network.state_dict(), replace(selector.config, profile={}), told))
@@ -142,13 +143,13 @@ def interrupt_after(monkeypatch, steps: int) -> None:
 @pytest.mark.parametrize("steps", [2, 17, 24])
 def test_an_interrupted_run_repeats_the_same_curve(tmp_path, monkeypatch, steps):
     config = replace(CONFIG, max_epochs=5, dropout=0.2)
-    make_dataset(tmp_path / "data", prompts=40, roots=10)
-    whole = train(tmp_path / "data", PROFILE, config, tmp_path / "whole", QUIET)
+    write_dataset(tmp_path / "data", prompts=40, roots=10)
+    whole = train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "whole", QUIET)
     with monkeypatch.context() as patch:
         interrupt_after(patch, steps)
         with pytest.raises(Killed):
-            train(tmp_path / "data", PROFILE, config, tmp_path / "parts", QUIET)
-    parts = train(tmp_path / "data", PROFILE, config, tmp_path / "parts", QUIET)
+            train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "parts", QUIET)
+    parts = train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "parts", QUIET)
     curves = [read_curve(run.verifier_folder("naive")) for run in (whole, parts)]
     assert [row["epoch"] for row in curves[1]] == [0, 1, 2, 3, 4]
     for left, right in zip(*curves, strict=True):
@@ -159,32 +160,32 @@ def test_an_interrupted_run_repeats_the_same_curve(tmp_path, monkeypatch, steps)
 
 def test_a_finished_run_is_left_alone(tmp_path, monkeypatch):
     config = replace(CONFIG, max_epochs=1)
-    make_dataset(tmp_path / "data", prompts=12, roots=4, verifiers=("naive", "nss"))
+    write_dataset(tmp_path / "data", prompts=12, roots=4, verifiers=("naive", "nss"))
     config = replace(config, verifiers=["naive", "nss"])
-    run = train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    run = train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     assert [run.is_done(verifier) for verifier in run.verifiers] == [True, True]
     interrupt_after(monkeypatch, 0)
-    train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
 
 
 def test_a_run_keeps_the_parts_of_its_start(tmp_path):
     """Those of an older version, too, whose split was another."""
-    make_dataset(tmp_path / "data", prompts=20, roots=4)
+    write_dataset(tmp_path / "data", prompts=20, roots=4)
     config = replace(CONFIG, max_epochs=1)
-    run = train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    run = train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     parts = asdict(run.splits)
     parts["test"] += [parts["train"].pop() for _ in range(3)]
     (tmp_path / "run" / "splits.json").write_text(json.dumps(parts))
     shutil.rmtree(tmp_path / "run" / "naive")
-    run = train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    run = train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     assert asdict(run.splits) == parts
     assert run.selector("naive").config.metrics["train_roots"] == 4 * len(parts["train"])
 
 
 @pytest.mark.parametrize(("selector_seconds", "runs"), [(0.0, "selector"), (0.05, "static tree")])
 def test_the_last_table_says_what_decoding_runs(tmp_path, selector_seconds, runs):
-    make_dataset(tmp_path / "data", prompts=40)
-    output, profile = io.StringIO(), replace(PROFILE, selector_seconds=selector_seconds)
+    write_dataset(tmp_path / "data", prompts=40)
+    output, profile = io.StringIO(), replace(COSTLY_DRAFT, selector_seconds=selector_seconds)
     config = replace(CONFIG, max_epochs=2)
     run = train(tmp_path / "data", profile, config, tmp_path / "run", Console(file=output, width=200))
     selector, text = run.selector("naive"), output.getvalue()
@@ -196,8 +197,8 @@ def test_the_last_table_says_what_decoding_runs(tmp_path, selector_seconds, runs
 
 def test_early_stopping_ends_the_run(tmp_path, monkeypatch):
     config = replace(CONFIG, max_epochs=50, patience=2)
-    make_dataset(tmp_path / "data", prompts=12, roots=4, noise=0.6, informative=False)
-    run = train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    write_dataset(tmp_path / "data", prompts=12, roots=4, noise=0.6, informative=False)
+    run = train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     epochs = len(read_curve(run.verifier_folder("naive")))
     assert epochs < 50
     # the process ended after the last epoch and before the selector was written
@@ -205,7 +206,7 @@ def test_early_stopping_ends_the_run(tmp_path, monkeypatch):
     (run.selector_folder("naive") / "README.md").unlink()
     (run.selector_folder("naive") / "model.safetensors").unlink()
     interrupt_after(monkeypatch, 0)
-    train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     assert run.is_done("naive")
 
 
@@ -230,66 +231,67 @@ def test_early_stopping_ends_the_run(tmp_path, monkeypatch):
     ],
 )
 def test_bad_configurations_are_refused_and_nothing_is_written(tmp_path, changes, word):
-    make_dataset(tmp_path / "data", prompts=6, roots=2)
+    write_dataset(tmp_path / "data", prompts=6, roots=2)
     with pytest.raises(UserError, match=word):
-        train(tmp_path / "data", PROFILE, replace(CONFIG, **changes), tmp_path / "run", QUIET)
+        train(tmp_path / "data", COSTLY_DRAFT, replace(CONFIG, **changes), tmp_path / "run", QUIET)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_broken_data_set_is_refused_and_nothing_is_written(tmp_path):
-    make_dataset(tmp_path / "data", prompts=6, roots=2)
+    write_dataset(tmp_path / "data", prompts=6, roots=2)
     replace(Manifest.load(tmp_path / "data"), complete=False).save(tmp_path / "data")
     with pytest.raises(UserError, match="complete is false"):
-        train(tmp_path / "data", PROFILE, CONFIG, tmp_path / "run", QUIET)
+        train(tmp_path / "data", COSTLY_DRAFT, CONFIG, tmp_path / "run", QUIET)
     assert not (tmp_path / "run").exists()
 
 
 def test_another_run_or_foreign_files_are_refused(tmp_path):
-    make_dataset(tmp_path / "data", prompts=12, roots=2)
+    write_dataset(tmp_path / "data", prompts=12, roots=2)
     config = replace(CONFIG, max_epochs=1)
-    train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+    train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     before = json.loads((tmp_path / "run" / "run.json").read_text())
     with pytest.raises(UserError, match=r"learning_rate is 0.005 there and 0.1 here"):
-        train(tmp_path / "data", PROFILE, replace(config, learning_rate=0.1), tmp_path / "run", QUIET)
+        train(tmp_path / "data", COSTLY_DRAFT, replace(config, learning_rate=0.1), tmp_path / "run", QUIET)
     with pytest.raises(UserError, match="profile_hash"):
-        train(tmp_path / "data", replace(PROFILE, selector_seconds=1.0), config, tmp_path / "run", QUIET)
-    make_dataset(tmp_path / "other", prompts=12, roots=2, seed=5)
+        train(tmp_path / "data", replace(COSTLY_DRAFT, selector_seconds=1.0), config, tmp_path / "run", QUIET)
+    write_dataset(tmp_path / "other", prompts=12, roots=2, seed=5)
     with pytest.raises(UserError, match="data_hash"):
-        train(tmp_path / "other", PROFILE, config, tmp_path / "run", QUIET)
+        train(tmp_path / "other", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     assert json.loads((tmp_path / "run" / "run.json").read_text()) == before
     with pytest.raises(UserError, match="already holds something"):
-        train(tmp_path / "data", PROFILE, config, tmp_path / "data", QUIET)
+        train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "data", QUIET)
 
 
 def test_the_gap_is_told_before_training(tmp_path):
-    make_dataset(tmp_path / "data", prompts=12, roots=4)
+    write_dataset(tmp_path / "data", prompts=12, roots=4)
     output = io.StringIO()
-    train(tmp_path / "data", PROFILE, replace(CONFIG, max_epochs=1), tmp_path / "run", Console(file=output, width=200))
+    console = Console(file=output, width=200)
+    train(tmp_path / "data", COSTLY_DRAFT, replace(CONFIG, max_epochs=1), tmp_path / "run", console)
     text = output.getvalue()
     assert text.index("oracle gap") < text.index("Selectors on validation prompts")
     assert "naive: the best action a root" in text
 
 
 def test_a_damaged_state_is_refused(tmp_path, monkeypatch):
-    make_dataset(tmp_path / "data", prompts=6, roots=2)
+    write_dataset(tmp_path / "data", prompts=6, roots=2)
     config = replace(CONFIG, max_epochs=3)
     with monkeypatch.context() as patch:
         interrupt_after(patch, 2)
         with pytest.raises(Killed):
-            train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+            train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     best, last = (tmp_path / "run" / "naive" / name for name in ("best.ckpt", "last.ckpt"))
     whole = last.read_bytes()
     for damaged in (b"", whole[:-200]):
         last.write_bytes(damaged)
         with pytest.raises(UserError, match=r"last\.ckpt' is damaged \(it cannot be read\): delete"):
-            train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+            train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     torch.save({"state_dict": {}}, last)
     with pytest.raises(UserError, match=r"last\.ckpt' is damaged \(it has no callbacks\)"):
-        train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+        train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     last.write_bytes(whole)
     best.unlink()
     with pytest.raises(UserError, match=r"best\.ckpt' is damaged \(it is missing\)"):
-        train(tmp_path / "data", PROFILE, config, tmp_path / "run", QUIET)
+        train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
 
 
 @pytest.mark.parametrize("info", [{"schema": 1}, {"schema": 1, "config": {"verifiers": 3}}])

@@ -18,7 +18,8 @@ from rich.console import Console
 from selector.training.fit import train
 from selector.training.run_folder import RunFolder
 from tests.support.learning_curves import read_curve
-from tests.support.training_worlds import CONFIG, PROFILE, make_dataset
+from tests.support.profiles import COSTLY_DRAFT
+from tests.support.synthetic_data import CONFIG, write_dataset
 
 SMALL = {
     "verifiers": "[naive]", "hidden_sizes": "[16,8]", "components": 8, "batch_size": 8, "max_epochs": 30,
@@ -30,8 +31,8 @@ QUIET = os.environ | {"OMP_NUM_THREADS": "1", "WANDB_MODE": "offline", "WANDB_SI
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    make_dataset(folder / "data", prompts=20, roots=6)
-    PROFILE.save(folder / "profile.json")
+    write_dataset(folder / "data", prompts=20, roots=6)
+    COSTLY_DRAFT.save(folder / "profile.json")
     return folder
 
 
@@ -107,7 +108,7 @@ def test_mixed_precision_learns_as_float32_does(data: Path, tmp_path: Path) -> N
     curves = []
     for precision in ("32-true", "bf16-mixed"):
         config = replace(CONFIG, precision=precision, max_epochs=4)
-        train(data / "data", PROFILE, config, tmp_path / precision, Console(quiet=True))
+        train(data / "data", COSTLY_DRAFT, config, tmp_path / precision, Console(quiet=True))
         curves.append(read_curve(tmp_path / precision / "naive"))
     losses = [[row["validation_loss"] for row in curve] for curve in curves]
     assert losses[0] != losses[1]

@@ -13,11 +13,12 @@ from rich.console import Console
 
 from selector.latency import LatencyProfile
 from selector.training.fit import train
-from tests.support.training_worlds import CONFIG, PROFILE, make_dataset
+from tests.support.profiles import COSTLY_DRAFT
+from tests.support.synthetic_data import CONFIG, write_dataset
 
 # drafting is almost free on one machine; on the other a pass over more tokens costs as much as so many passes
-FREE = replace(PROFILE, draft_seconds=((1e-5, 1e-5), (1e-5, 1e-5)), target_seconds=((0.02, 0.02), (0.02, 0.02)))
-DEAR = replace(PROFILE, draft_seconds=((0.01, 0.02), (0.01, 0.02)), target_seconds=((0.02, 0.16), (0.02, 0.16)))
+FREE = replace(COSTLY_DRAFT, draft_seconds=((1e-5, 1e-5), (1e-5, 1e-5)), target_seconds=((0.02, 0.02), (0.02, 0.02)))
+DEAR = replace(COSTLY_DRAFT, draft_seconds=((0.01, 0.02), (0.01, 0.02)), target_seconds=((0.02, 0.16), (0.02, 0.16)))
 
 
 def evaluated(folder: Path, name: str, profile: LatencyProfile) -> dict[tuple[str, str], float]:
@@ -37,8 +38,8 @@ def evaluated(folder: Path, name: str, profile: LatencyProfile) -> dict[tuple[st
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rescoring")
-    make_dataset(folder / "data", prompts=40, roots=8)
-    train(folder / "data", PROFILE, replace(CONFIG, max_epochs=2), folder / "run", Console(quiet=True))
+    write_dataset(folder / "data", prompts=40, roots=8)
+    train(folder / "data", COSTLY_DRAFT, replace(CONFIG, max_epochs=2), folder / "run", Console(quiet=True))
     return folder
 
 

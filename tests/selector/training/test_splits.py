@@ -10,12 +10,11 @@ import torch
 from selector.dataset.records import RootDataset
 from selector.errors import UserError
 from selector.training.splits import Splits, split_prompts
-from tests.support import evaluation_worlds
-from tests.support.training_worlds import CONFIG, make_dataset
+from tests.support.synthetic_data import CONFIG, make_dataset, write_dataset
 
 
 def load(folder, **changes) -> RootDataset:
-    make_dataset(folder, **changes)
+    write_dataset(folder, **changes)
     return RootDataset.load(folder)
 
 
@@ -85,7 +84,7 @@ def crossed(sizes: list[int], settings: int, each: int = 1, rng: np.random.Gener
         for start in [place if rng is None else int(rng.integers(settings))]
         for offset in range(each)
     ]
-    dataset = evaluation_worlds.make_dataset(prompts=len(rows), roots=1)
+    dataset = make_dataset(prompts=len(rows), roots=1)
     dataset.prompt_ids, dataset.tasks = [row[0] for row in rows], [row[1] for row in rows]
     dataset.settings = torch.tensor([(0.2 + 0.2 * row[2], 1.0) for row in rows])
     return dataset

@@ -5,13 +5,12 @@ import itertools
 import pytest
 import torch
 
-from selector.losslessness.worked_cases import prefix_of
-from selector.trees.efficiency import ESTIMATORS, label
+from selector.trees.efficiency import ESTIMATORS
 from selector.trees.expansion import ActionSpace
-from selector.trees.super_tree import SuperTree
-from selector.trees.topology import Topology
+from selector.trees.topology import Topology, prefix_of
 from selector.trees.verifiers import VERIFIERS
 from tests.support.exact_worlds import World
+from tests.support.super_trees import SuperTree, label
 
 SPACES = [
     (World(2, seed=31), ActionSpace(2, 1, 2)),

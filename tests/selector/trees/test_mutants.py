@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from selector.losslessness.broken_decoders import AlwaysAccept
 from selector.trees.block import Block
 from selector.trees.block_paths import BestRanked
-from selector.trees.decision import Decision, TreeVerifier
 from selector.trees.expansion import Expansion
 from selector.trees.traversal import Traversal, post_order
+from selector.trees.verifier import Decision, TreeVerifier
 from selector.trees.verifiers import VERIFIERS
 from selector.trees.walk import Walk
 from selector.verification.khisti import Khisti, Tournament
@@ -56,9 +57,7 @@ class ChangedDecision(ChangedTree):
 
 
 def always_accept(decision, tree, target_probs):
-    """Walk down the first branch to its leaf."""
-    leaf = max(range(len(tree.topology)), key=lambda node: (tree.topology.depths[node], -node))
-    return Decision([float(node == leaf) for node in range(len(tree.topology))], decision.bonus)
+    return Decision(AlwaysAccept().decide(tree, target_probs).accepted, decision.bonus)
 
 
 def bonus_from_the_target(decision, tree, target_probs):

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from selector.errors import UserError
-from selector.losslessness.worked_cases import build_topology
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
+from selector.trees.topology import build_topology
 from selector.trees.verifiers import VERIFIERS, get_verifier
 from tests.support.exact_worlds import World
 

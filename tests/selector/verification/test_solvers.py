@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from selector.losslessness.worked_cases import solver_law
+from selector.losslessness.worked_cases import drafts_of, solver_law
 from selector.verification.khisti import Khisti, Tournament, flattest_wins, play
 from selector.verification.node_distributions import NodeLaws
 from selector.verification.proposal import Plan, solve_with_plans
@@ -107,7 +107,7 @@ def enumerated(laws, count, plan):
     law, rate = torch.zeros(laws.target_probs.shape[1], dtype=torch.float64), 0.0
     for tokens in itertools.product(range(len(law)), repeat=count):
         weight = math.prod(float(laws.draft_probs[0, token]) for token in tokens)
-        solution = solve_with_plans(laws, laws.drafts([(0, tokens)]), [plan])[0]
+        solution = solve_with_plans(laws, [drafts_of(laws, tokens)], [plan])[0]
         rest = laws.residual(0, solution.factor, list(solution.branching), solution.proposal)
         law += weight * (1 - sum(solution.branching.values())) * rest / rest.sum()
         for token, probability in solution.branching.items():
@@ -139,7 +139,7 @@ def test_khisti_is_optimal_for_two_drafts(seed):
     generator = torch.Generator().manual_seed(seed)
     target, draft = (torch.softmax(2 * torch.randn(1, 5, generator=generator).double(), -1) for _ in range(2))
     laws = NodeLaws(target, draft)
-    rate = enumerated(laws, 2, Khisti().plan(target[0], draft[0], 2))[1]
+    rate = enumerated(laws, 2, Khisti().make_plans(laws, 0, [2])[2])[1]
     assert rate == pytest.approx(best_rate(target[0].tolist(), draft[0].tolist(), 2), abs=1e-12)
 
 

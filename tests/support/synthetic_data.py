@@ -1,23 +1,22 @@
-"""Synthetic data sets in which the best action of a root is known."""
+"""Synthetic data sets in which the best action of a root is known: in memory for evaluation, on disk for training."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from selector.config import TrainConfig
-from selector.dataset.records import Manifest, RootRecord, Unit, write_shard
-from selector.features import SCALARS
-from selector.latency import LatencyProfile
+from selector.dataset.records import Manifest, RootDataset, RootRecord, Unit, write_shard
+from selector.features import HIDDEN, SCALARS
 from selector.trees.expansion import ActionSpace
 
 SPACE = ActionSpace(2, 2, 3)
-PROFILE = LatencyProfile(
-    contexts=(1, 512), widths=(1, 8), target_seconds=((0.02, 0.03), (0.02, 0.03)),
-    draft_seconds=((0.006, 0.007), (0.006, 0.007)), overhead_seconds=(0.0, 0.0), plain_seconds=(0.02, 0.02),
-)  # fmt: skip
+SETTINGS = [(0.2, 1.0), (1.0, 0.9)]
+TASKS = ["coding", "writing"]
+TWO_SCALARS = ["draft_entropy_root", "context_length"]
 CONFIG = TrainConfig(
     verifiers=["naive"], hidden_sizes=(32, 16), components=8, batch_size=32, max_epochs=25, patience=25,
     dropout=0.0, learning_rate=5e-3, accelerator="cpu",
@@ -42,6 +41,46 @@ def acceptance_rates(hidden: Tensor, draft_entropy: Tensor) -> Tensor:
 
 
 def make_dataset(
+    prompts: int = 24,
+    roots: int = 8,
+    noise: float = 0.0,
+    constant: float | None = None,
+    verifiers: tuple[str, ...] = ("specinfer",),
+    seed: int = 0,
+) -> RootDataset:
+    """Half of the roots accept 95% of the draft's tokens and half 5%; the first scalar tells.
+
+    With `constant` every action of every root yields that many tokens, apart from noise.
+    """
+    rng = np.random.default_rng(seed)
+    size = prompts * roots
+    hard = rng.random(size) < 0.5
+    mean = expected_tokens(torch.tensor(np.where(hard, 0.05, 0.95))).numpy()
+    if constant is not None:
+        mean = np.full_like(mean, constant)
+    labels = {
+        name: torch.tensor(mean[:, None] + noise * rng.standard_normal((size, 2, len(SPACE))), dtype=torch.float32)
+        for name in verifiers
+    }
+    scalars = np.stack([hard + 0.1 * rng.random(size), rng.integers(20, 200, size)], 1)
+    hidden = {name: torch.tensor(rng.standard_normal((size, 6)), dtype=torch.float32) for name in HIDDEN}
+    index = np.arange(size) // roots
+    manifest = Manifest({}, tuple(SPACE.limits), list(verifiers), TWO_SCALARS, {"target": 6, "draft": 6}, "t", "d")
+    return RootDataset(
+        manifest=manifest,
+        hidden=hidden,
+        scalars=torch.tensor(scalars, dtype=torch.float32),
+        efficiency=labels,
+        standard_error={name: torch.full((size, len(SPACE)), noise) for name in verifiers},
+        prompt_ids=[f"prompt-{number:03d}" for number in index],
+        tasks=[TASKS[number % 2] for number in index],
+        settings=torch.tensor([SETTINGS[number // 2 % 2] for number in index]),
+        context_length=torch.tensor(scalars[:, 1], dtype=torch.int64),
+        position=torch.zeros(size, dtype=torch.int64),
+    )
+
+
+def write_dataset(
     folder: Path,
     *,
     prompts: int = 60,
@@ -51,7 +90,7 @@ def make_dataset(
     verifiers: tuple[str, ...] = ("naive",),
     seed: int = 0,
 ) -> None:
-    """Write a data set.
+    """Write a data set in whose roots a hidden direction and a scalar decide on the acceptance rate.
 
     Labels are off by up to the share `noise` of what they exceed 1 by; with `informative=False` no feature tells
     anything and all roots are alike.

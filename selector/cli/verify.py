@@ -56,14 +56,14 @@ def verify_config(config: PairConfig, verifier: str, tokens: int, texts: int) ->
     from rich.console import Console
 
     from selector.engine.huggingface import load_pair
-    from selector.losslessness.table import print_findings
-    from selector.losslessness.verify import PROMPTS, check_settings, verify_pair
+    from selector.losslessness.check_pair import PROMPTS, check_pair, check_settings
+    from selector.losslessness.finding import print_findings
 
     check_settings(verifier, tokens, texts)
     with Console(stderr=True).status("loading the models") as status:
         pair = load_pair(config)
         prompts = [pair.encode(prompt) for prompt in PROMPTS]
-        findings = verify_pair(pair, prompts, verifier=verifier, tokens=tokens, texts=texts, say=status.update)
+        findings = check_pair(pair, prompts, verifier=verifier, tokens=tokens, texts=texts, say=status.update)
     print_findings(findings)
     return 0 if all(finding.passed for finding in findings) else 1
 

@@ -1,4 +1,4 @@
-"""Decoders that are broken on purpose: each check is run on one, and has to see it."""
+"""Decoders that are broken on purpose, as controls: each check is run on one, and must fail it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vocabularies, tree passes and caches of a pair against transformers' own passes, one token at a time."""
+"""Checks of a pair against transformers: vocabularies, tree passes, caches, and greedy texts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from selector.decoding.decoder import Decoder
+from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.language_model import LanguageModel, prefill
-from selector.losslessness.finding import DIVERGENT, OK, Finding
+from selector.engine.reference_generate import transformers_generate
+from selector.losslessness.finding import DIVERGENT, IDENTICAL, NEAR_TIE, OK, Finding
 from selector.losslessness.reference import logits_of, one_by_one
 
 #      0 -+- 1 --- 3 --- 6
@@ -18,6 +22,7 @@ from selector.losslessness.reference import logits_of, one_by_one
 PARENTS = [-1, 0, 0, 1, 2, 2, 3, 4]
 LEAVES, KEPT = (5, 6, 7), (0, 2, 5)  # the kept path is not the first branch
 LENGTHS = (1, 64, 129)
+GREEDY = Sampling(0.0)
 FACTOR = 6.0  # a tree pass is one more grouping, and its largest difference is one more extreme of the same noise
 
 
@@ -68,6 +73,33 @@ def check_passes(
     rounding = torch.finfo(plain.model.dtype).eps * top
     noise = max(noise, rounding)
     return [_finding("tree logits", name, trees, noise, plain), _finding("cache", name, behind, noise, plain)], noise
+
+
+def check_text(
+    subject: str, decoder: Decoder, target: HuggingFaceModel, prompt: Sequence[int], count: int, noise: float
+) -> Finding:
+    """Greedy text after one prompt against plain `generate`'s. `noise` is that of the logits (see `check_passes`).
+
+    A text that is not `generate`'s is a near tie if the target, scoring it in one pass, finds every token of it within
+    twice the noise of its best token: each of the two logits may move by the noise. Tokens behind the first
+    difference are checked as strictly as those before it.
+    """
+    plain = transformers_generate(target, prompt, count, GREEDY)
+    tokens = decoder.generate(list(prompt), count, GREEDY, end_ids=()).tokens
+    if tokens == plain:
+        return Finding("greedy text", subject, IDENTICAL, f"{count} tokens")
+    gaps = gaps_of(target, prompt, tokens)
+    first = next(place for place, pair in enumerate(zip(tokens, plain, strict=True)) if pair[0] != pair[1])
+    worst = float(gaps.max())
+    detail = f"differs from token {first} of {count}; largest gap to the best logit {worst:.1e}, noise {noise:.1e}"
+    return Finding("greedy text", subject, NEAR_TIE if worst <= 2 * noise else DIVERGENT, detail)
+
+
+def gaps_of(target: HuggingFaceModel, prompt: Sequence[int], tokens: Sequence[int]) -> Tensor:
+    """`[tokens]`: how far below the best logit each token of a text is."""
+    logits = logits_of(target, [[*prompt, *tokens]])[len(prompt) - 1 : -1]
+    chosen = logits[range(len(tokens)), list(tokens)]
+    return logits.amax(1) - chosen
 
 
 def _path(node: int) -> list[int]:

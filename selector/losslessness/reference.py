@@ -1,4 +1,4 @@
-"""The model by itself: transformers' own forward passes and caches, nothing of the engine."""
+"""Reference passes: transformers' own forward and cache, nothing of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of the first tokens of sampled texts against the target's exact law: a chi-square test."""
+"""Chi-square test of the first tokens of sampled texts against the target's exact distribution."""
 
 from __future__ import annotations
 

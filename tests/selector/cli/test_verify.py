@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from selector.cli.main import main
-from selector.losslessness import verify
+from selector.losslessness import check_pair
 from selector.losslessness.broken_decoders import AlwaysAccept
 from selector.trees.verifiers import get_verifier
 from tests.support.disk_pair import save_pair
@@ -26,7 +26,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(config: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(verify, "PROMPTS", PROMPTS)
+    monkeypatch.setattr(check_pair, "PROMPTS", PROMPTS)
     monkeypatch.setenv("COLUMNS", "200")
     return main(["verify", "--config", str(config), "--tokens", "8", "--texts", "100"])
 
@@ -41,7 +41,7 @@ def test_a_sound_pair(config: Path, capsys: pytest.CaptureFixture[str], monkeypa
 
 
 def test_a_broken_decoder(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "get_verifier", lambda name: AlwaysAccept())
+    monkeypatch.setattr(check_pair, "get_verifier", lambda name: AlwaysAccept())
     assert run(config, monkeypatch) == 1
     out = capsys.readouterr().out
     assert out.count("divergent") >= 2  # greedy texts and the sampled law
@@ -54,9 +54,9 @@ def test_blind_checks(config: Path, capsys: pytest.CaptureFixture[str], monkeypa
     def sound(engine: Any) -> Any:
         return engine
 
-    monkeypatch.setattr(verify, "WrongPositions", sound)
-    monkeypatch.setattr(verify, "KeptRows", sound)
-    monkeypatch.setattr(verify, "AlwaysAccept", lambda: get_verifier("traversal"))
+    monkeypatch.setattr(check_pair, "WrongPositions", sound)
+    monkeypatch.setattr(check_pair, "KeptRows", sound)
+    monkeypatch.setattr(check_pair, "AlwaysAccept", lambda: get_verifier("traversal"))
     assert run(config, monkeypatch) == 1
     out = capsys.readouterr().out
     assert out.count("blind") == 4

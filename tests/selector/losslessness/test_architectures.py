@@ -11,8 +11,8 @@ import torch
 
 import selector.engine
 from selector.engine.causal_model import HuggingFaceModel
+from selector.losslessness.check_pair import check_pair
 from selector.losslessness.finding import CAUGHT, IDENTICAL, NEAR_TIE, OK
-from selector.losslessness.verify import verify_pair
 from tests.support.tiny_models import ARCHITECTURES, WINDOW, disturbed, tiny_model
 
 PROMPTS = [[5, 9, 33, 2, 60], [7, 8], [11, 12, 50]]
@@ -40,7 +40,7 @@ DTYPES = ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)]  # slow w
 def test_lossless(architecture: str, dtype: str) -> None:
     """Texts are longer than the sliding windows."""
     assert WINDOW < 24
-    findings = verify_pair(tiny_pair(architecture, getattr(torch, dtype)), PROMPTS, tokens=24, texts=100)
+    findings = check_pair(tiny_pair(architecture, getattr(torch, dtype)), PROMPTS, tokens=24, texts=100)
     assert all(finding.passed for finding in findings), [finding for finding in findings if not finding.passed]
     verdicts = {
         name: {f.verdict for f in findings if f.check == name} for name in dict.fromkeys(f.check for f in findings)
@@ -60,5 +60,5 @@ def test_the_table_names_no_other_architecture() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
 def test_lossless_on_a_gpu(architecture: str, dtype: str) -> None:
-    findings = verify_pair(tiny_pair(architecture, getattr(torch, dtype), "cuda"), PROMPTS, tokens=24, texts=100)
+    findings = check_pair(tiny_pair(architecture, getattr(torch, dtype), "cuda"), PROMPTS, tokens=24, texts=100)
     assert all(finding.passed for finding in findings), [finding for finding in findings if not finding.passed]

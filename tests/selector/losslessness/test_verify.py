@@ -15,12 +15,10 @@ from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
 from selector.errors import UserError
 from selector.losslessness.broken_decoders import AlwaysAccept, KeptRows, WrongPositions
-from selector.losslessness.finding import BLIND, CAUGHT, DIVERGENT, IDENTICAL, OK, Finding, control
-from selector.losslessness.greedy_texts import check_text
-from selector.losslessness.model_checks import check_passes, check_vocabulary
+from selector.losslessness.check_pair import check_settings
+from selector.losslessness.finding import BLIND, CAUGHT, DIVERGENT, IDENTICAL, OK, Finding, control, print_findings
+from selector.losslessness.model_checks import check_passes, check_text, check_vocabulary
 from selector.losslessness.sampled_distribution import BOUND, LEAST, Cells, check_law
-from selector.losslessness.table import print_findings
-from selector.losslessness.verify import check_settings
 from tests.support.tiny_models import disturbed, tiny_model
 
 PROMPT, TREE = [5, 9, 33], (3, 1, 2)

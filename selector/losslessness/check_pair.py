@@ -1,4 +1,4 @@
-"""Whether decoding with a pair is lossless on this machine, and whether the checks could have told."""
+"""Check of a pair on this machine: decoding is lossless, and the checks see decoders that are broken on purpose."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from selector.distributions import Sampling
 from selector.errors import UserError
 from selector.losslessness.broken_decoders import AlwaysAccept, KeptRows, WrongPositions
 from selector.losslessness.finding import Finding, control
-from selector.losslessness.greedy_texts import check_text
-from selector.losslessness.model_checks import check_passes, check_vocabulary
+from selector.losslessness.model_checks import check_passes, check_text, check_vocabulary
 from selector.losslessness.sampled_distribution import Cells, check_law
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import get_verifier
@@ -27,7 +26,7 @@ SHORT = (1,)  # context of the broken passes
 SAMPLING = Sampling(1.0)
 
 
-def verify_pair(
+def check_pair(
     pair: Any,
     prompts: Sequence[Sequence[int]],
     *,

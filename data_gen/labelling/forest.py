@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selector.trees.expansion import Expansion
 from selector.trees.super_tree_view import Drawing, Nodes
-from selector.verification.node_distributions import NodeLaws
+from selector.verification.node_distributions import NodeDistributions
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Forest:
         for node, parent in enumerate(self.parents):
             parents[place[node]] = place[parent] if parent >= 0 else -1
             tokens[place[node]] = self.tokens[node]
-        nodes = Nodes(NodeLaws(target_probs, self.draft_probs, self.support), parents, tokens)
+        nodes = Nodes(NodeDistributions(target_probs, self.draft_probs, self.support), parents, tokens)
         return [Drawing(nodes, *self.paths(tree, place), self.limits) for tree in range(len(self.trunks))]
 
     def paths(self, tree: int, number: Mapping[int, int] | Sequence[int]) -> tuple[list[int], list[list[list[int]]]]:

@@ -114,7 +114,7 @@ def label_forest(
     for drawing in forest.drawings(target_probs):
         if drawing.trunk[0] != root:
             root = drawing.trunk[0]
-            drawing.laws.forget()  # super-trees below one root share many nodes, those of two roots none
+            drawing.distributions.forget()  # super-trees below one root share many nodes, those of two roots none
         for name, values in label_drawing(drawing, space, verifiers).items():
             labels[name].append(values)
     return {name: torch.stack(values) for name, values in labels.items()}

@@ -44,7 +44,7 @@ class KeptRows(_Around):
 
 
 class AlwaysAccept(TreeVerifier):
-    """A verifier that accepts the first branch to its end, so that texts follow the draft's law."""
+    """A verifier that accepts the first branch to its end, so that texts follow the draft's distribution."""
 
     name = "always accept"
 

@@ -11,7 +11,7 @@ from selector.errors import UserError
 from selector.losslessness.broken_decoders import AlwaysAccept, KeptRows, WrongPositions
 from selector.losslessness.finding import Finding, control
 from selector.losslessness.model_checks import check_passes, check_text, check_vocabulary
-from selector.losslessness.sampled_distribution import Cells, check_law
+from selector.losslessness.sampled_distribution import Cells, check_distribution
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import get_verifier
 
@@ -64,9 +64,9 @@ def check_pair(
     cells = Cells(target, prompt, SAMPLING, texts)
     seeds = range(seed, seed + texts)
     subject = f"{verifier}, temperature {SAMPLING.temperature:g}"
-    findings.append(check_law(subject, Decoder(pair, solver, TREE), prompt, SAMPLING, cells, seeds))
-    law = check_law("", Decoder(pair, careless, TREE), prompt, SAMPLING, cells, seeds)
-    caught.append(control(f"everything accepted, by {law.check}", [law]))
+    findings.append(check_distribution(subject, Decoder(pair, solver, TREE), prompt, SAMPLING, cells, seeds))
+    sampled = check_distribution("", Decoder(pair, careless, TREE), prompt, SAMPLING, cells, seeds)
+    caught.append(control(f"everything accepted, by {sampled.check}", [sampled]))
     return [*findings, *caught]
 
 

@@ -15,7 +15,7 @@ from selector.trees.draft_tree import DraftTree
 from selector.trees.topology import build_topology, prefix_of
 from selector.trees.verifiers import VERIFIERS
 from selector.verification.khisti import play
-from selector.verification.node_distributions import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeDistributions
 from selector.verification.proposal import ProposalSolver
 from selector.verification.solver import Solver
 from selector.verification.solvers import SOLVERS
@@ -91,7 +91,7 @@ def _known(name: str, known: Collection[str]) -> str:
 
 
 def case_tree(case: dict[str, Any], dtype: torch.dtype) -> tuple[DraftTree, Tensor, dict[tuple[int, ...], int]]:
-    """The tree of a case, its target laws `[nodes, vocab]`, and the node of each prefix."""
+    """The tree of a case, its target distributions `[nodes, vocab]`, and the node of each prefix."""
     vocab = case["V"]
     if not case["branches"]:
         raise ValueError("branches is empty")
@@ -109,29 +109,29 @@ def case_tree(case: dict[str, Any], dtype: torch.dtype) -> tuple[DraftTree, Tens
     return DraftTree(topology, torch.tensor(tokens), draft_probs), torch.stack(target), prefixes
 
 
-def drafts_of(laws: NodeLaws, tokens: Sequence[int]) -> Drafts:
+def drafts_of(distributions: NodeDistributions, tokens: Sequence[int]) -> Drafts:
     """Tokens that were drafted at row 0."""
-    target, draft = laws.at([0] * len(tokens), tokens)
+    target, draft = distributions.at([0] * len(tokens), tokens)
     return Drafts(0, tuple(tokens), tuple(target), tuple(draft))
 
 
-def solver_law(solver: Solver, laws: NodeLaws, tokens: Sequence[int]) -> Tensor:
-    """`[vocab]`: the solver's output law given its drafts, in row 0."""
-    solution = solver.solve(laws, [drafts_of(laws, tokens)])[0]
-    law = laws.residual(0, solution.factor, list(solution.branching), solution.proposal)
-    law = law / law.sum() * max(0.0, 1 - sum(solution.branching.values()))
+def output_distribution(solver: Solver, distributions: NodeDistributions, tokens: Sequence[int]) -> Tensor:
+    """`[vocab]`: the solver's output distribution given its drafts, in row 0."""
+    solution = solver.solve(distributions, [drafts_of(distributions, tokens)])[0]
+    probs = distributions.residual(0, solution.factor, list(solution.branching), solution.proposal)
+    probs = probs / probs.sum() * max(0.0, 1 - sum(solution.branching.values()))
     for token, probability in solution.branching.items():
-        law[token] = probability
-    return law
+        probs[token] = probability
+    return probs
 
 
 def _compare_otlp(case: dict[str, Any], dtype: torch.dtype) -> Iterator[Comparison]:
-    solver, laws = SOLVERS[_known(case["solver"], SOLVERS)], _laws(case, dtype)
+    solver, distributions = SOLVERS[_known(case["solver"], SOLVERS)], _distributions(case, dtype)
     tokens = _tokens("tokens", case["tokens"], len(case["p"]))
     if not tokens:
         raise ValueError("tokens is empty")
-    yield _comparison(case["solver"], solver_law(solver, laws, tokens), case["law"])
-    rate = solver.acceptance(laws, [(0, len(tokens))])[0]
+    yield _comparison(case["solver"], output_distribution(solver, distributions, tokens), case["law"])
+    rate = solver.acceptance(distributions, [(0, len(tokens))])[0]
     if rate is not None and case.get("acceptance") is not None:
         yield _comparison(f"{case['solver']} rate", rate, case["acceptance"])
 
@@ -140,7 +140,7 @@ def _compare_acceptance(case: dict[str, Any], dtype: torch.dtype) -> Iterator[Co
     if type(case["k"]) is not int or case["k"] < 1:
         raise ValueError(f"k is {case['k']!r}, not a number of drafts")
     for name, solver in SOLVERS.items():
-        rate, expected = solver.acceptance(_laws(case, dtype), [(0, case["k"])])[0], case["alpha"].get(name)
+        rate, expected = solver.acceptance(_distributions(case, dtype), [(0, case["k"])])[0], case["alpha"].get(name)
         if rate is not None and expected is not None:
             yield _comparison(name, rate, expected)
         bound = case["alpha"].get(f"{name}_lower_bound")
@@ -148,16 +148,16 @@ def _compare_acceptance(case: dict[str, Any], dtype: torch.dtype) -> Iterator[Co
             yield _comparison(f"{name} plan", _proposed(solver, case, dtype), bound)
     value = case.get("khisti_first_round_value")
     if value is not None:
-        laws = _laws(case, dtype)
-        target, draft = laws.target_probs[0].double(), laws.draft_probs[0].double()
-        yield _comparison("khisti first round", torch.minimum(target, play(target, draft, draft).law).sum(), value)
+        distributions = _distributions(case, dtype)
+        target, draft = distributions.target_probs[0].double(), distributions.draft_probs[0].double()
+        yield _comparison("khisti first round", torch.minimum(target, play(target, draft, draft).probs).sum(), value)
 
 
 def _proposed(solver: ProposalSolver, case: dict[str, Any], dtype: torch.dtype) -> float:
     """`sum min(p, r)`: the chance that the draft which the solver's plan chooses is accepted itself."""
-    laws, count = _laws(case, dtype), case["k"]
-    law = laws.draft_probs[0] if count == 1 else solver.make_plans(laws, 0, [count])[count].law
-    return float(torch.minimum(laws.target_probs[0].double(), law.double()).sum())
+    distributions, count = _distributions(case, dtype), case["k"]
+    probs = distributions.draft_probs[0] if count == 1 else solver.make_plans(distributions, 0, [count])[count].probs
+    return float(torch.minimum(distributions.target_probs[0].double(), probs.double()).sum())
 
 
 def _compare_tree(case: dict[str, Any], dtype: torch.dtype) -> Iterator[Comparison]:
@@ -168,13 +168,13 @@ def _compare_tree(case: dict[str, Any], dtype: torch.dtype) -> Iterator[Comparis
             if len(row) != case["V"]:
                 raise ValueError(f"outcome of {name} has {len(row)} numbers, not {case['V']}")
             expected[nodes[tuple(prefix)]] = torch.tensor(row, dtype=dtype)
-        yield _comparison(name, verifier.outcome(tree, target), expected)
+        yield _comparison(name, verifier.distribution(tree, target), expected)
         yield _comparison(f"{name} tokens", verifier.expected_tokens(tree, target), result["expected"])
 
 
-def _laws(case: dict[str, Any], dtype: torch.dtype) -> NodeLaws:
+def _distributions(case: dict[str, Any], dtype: torch.dtype) -> NodeDistributions:
     vocab = len(case["p"])
-    return NodeLaws(*(_distribution(name, case[name], vocab, dtype)[None] for name in "pq"))
+    return NodeDistributions(*(_distribution(name, case[name], vocab, dtype)[None] for name in "pq"))
 
 
 def _comparison(algorithm: str, computed: Tensor | float, expected: Tensor | Sequence[float] | float) -> Comparison:

@@ -1,4 +1,7 @@
-"""Block Verification of one path through the tree: the first (BV), the best-ranked (GBV), or a random one (RBV)."""
+"""Block Verification (Sun et al. 2024) of one path through the tree.
+
+The path is the first branch (BV), the best-ranked one (GBV, our own), or a random one (RBV, our own).
+"""
 
 from __future__ import annotations
 
@@ -10,25 +13,25 @@ from torch import Tensor
 
 from selector.trees.block_paths import Proposal, Route, Router
 from selector.trees.draft_tree import DraftTree
-from selector.trees.verifier import Decision, TreeVerifier, tree_laws
-from selector.verification.node_distributions import LARGEST_FACTOR, NodeLaws
+from selector.trees.verifier import Decision, TreeVerifier, tree_distributions
+from selector.verification.node_distributions import LARGEST_FACTOR, NodeDistributions
 from selector.verification.solver import ratio
 
 
 class Block(TreeVerifier):
     """Accept the path's node `i` with `h_i = S_i / (S_i + (1 - w_i))`, its leaf with `w`, from the leaf upwards.
 
-    `w_i = min(1, w_{i-1} p / r)`, `S_i = sum (w_i p - r)_+`, with `r` the law of the path's next token.
+    `w_i = min(1, w_{i-1} p / r)`, `S_i = sum (w_i p - r)_+`, with `r` the distribution of the path's next token.
     """
 
     def __init__(self, name: str, router: type[Router]) -> None:
         self.name, self.router = name, router
 
     def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
-        laws, target, draft = tree_laws(tree, target_probs)
+        distributions, target, draft = tree_distributions(tree, target_probs)
         tokens = tree.tokens.tolist()
         lists = {node: children for node, children in enumerate(tree.topology.children) if children}
-        taken = take(laws, self.router(laws, tokens).routes([lists]), target, draft, {0: 1.0})[0]
+        taken = take(distributions, self.router(distributions, tokens).routes([lists]), target, draft, {0: 1.0})[0]
         accepted = [0.0] * len(tree.topology)
         missed: dict[int, float] = {}
         for node in reversed(taken.reach):
@@ -41,7 +44,9 @@ class Block(TreeVerifier):
             if node not in taken.route.chosen:
                 return target_probs[node]
             proposal = taken.route.proposals.get(node)
-            return laws.residual(node, 1 / taken.weights[node], [], proposal.law(laws) if proposal else None)
+            return distributions.residual(
+                node, 1 / taken.weights[node], [], proposal.probs(distributions) if proposal else None
+            )
 
         return Decision(accepted, bonus)
 
@@ -76,13 +81,16 @@ class Taken:
 
 
 def take(
-    laws: NodeLaws,
+    distributions: NodeDistributions,
     routes: Sequence[Route],
     target: Sequence[float],
     draft: Sequence[float],
     starts: Mapping[int, float],
 ) -> list[Taken]:
-    """Follow routes, each from its first node, where `starts` tells the weight; `target`, `draft` as in `tree_laws`."""
+    """Nodes of each route, followed from its first node with the weight that `starts` gives.
+
+    `target`, `draft`: of each node's token, as `tree_distributions` returns them.
+    """
     taken = [_follow(route, target, draft, starts) for route in routes]
     wanted = {
         (node, one.route.proposals.get(node), 1 / one.weights[node]): None
@@ -90,7 +98,7 @@ def take(
         for node in one.reach
         if node in one.route.chosen and one.weights[node] > 0
     }
-    masses = dict(zip(wanted, path_masses(laws, list(wanted)), strict=True))
+    masses = dict(zip(wanted, path_masses(distributions, list(wanted)), strict=True))
     for one in taken:
         for node in one.reach:
             if node in one.route.chosen and one.weights[node] > 0:
@@ -110,21 +118,21 @@ def _follow(route: Route, target: Sequence[float], draft: Sequence[float], start
     return Taken(route, reach, weights, {})
 
 
-def path_masses(laws: NodeLaws, wanted: Sequence[tuple[int, Proposal | None, float]]) -> list[float]:
-    """`sum (p - c r)_+` for each row, law `r` (None: the draft's) and `c`."""
+def path_masses(distributions: NodeDistributions, wanted: Sequence[tuple[int, Proposal | None, float]]) -> list[float]:
+    """`sum (p - c r)_+` for each row, distribution `r` (None: the draft's) and `c`."""
     own = [(row, factor) for row, proposal, factor in wanted if proposal is None]
-    plain = iter(laws.positive_mass([row for row, _ in own], [factor for _, factor in own]))
+    plain = iter(distributions.positive_mass([row for row, _ in own], [factor for _, factor in own]))
     groups: dict[Proposal, list[float]] = {}
     for _, proposal, factor in wanted:
         if proposal is not None:
             groups.setdefault(proposal, []).append(factor)
     sums = []
     for proposal, factors in groups.items():
-        target, law = proposal.pair(laws)
-        sums += [torch.add(target, law, alpha=-min(factor, LARGEST_FACTOR)).relu_().sum() for factor in factors]
+        target, probs = proposal.pair(distributions)
+        sums += [torch.add(target, probs, alpha=-min(factor, LARGEST_FACTOR)).relu_().sum() for factor in factors]
     keys = [(proposal, factor) for proposal, factors in groups.items() for factor in factors]
     found = dict(zip(keys, torch.stack(sums).tolist() if sums else [], strict=True))
     return [
-        next(plain) if proposal is None else min(1.0, laws.outside(row) + found[proposal, factor])
+        next(plain) if proposal is None else min(1.0, distributions.outside(row) + found[proposal, factor])
         for row, proposal, factor in wanted
     ]

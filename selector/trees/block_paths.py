@@ -1,4 +1,4 @@
-"""Which single path through a tree block verification runs on, and the law of its next token."""
+"""Choice of the path that block verification runs on, and the distribution of the path's next token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from selector.verification.node_distributions import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeDistributions
 from selector.verification.proposal import Choice, choices
 from selector.verification.ranked import Ranked
 from selector.verification.ranking import rankings
@@ -18,13 +18,13 @@ ChildLists = Mapping[int, Sequence[int]]
 
 
 class Proposal(Protocol):
-    """A law of the next token that is not the draft's; equal ones are equal values."""
+    """A distribution of the next token that is not the draft's; equal ones are equal values."""
 
-    def pair(self, laws: NodeLaws) -> tuple[Tensor, Tensor]:
-        """Target law and this law, float64, both over the columns in one order or another."""
+    def pair(self, distributions: NodeDistributions) -> tuple[Tensor, Tensor]:
+        """Target distribution and this distribution, float64, both over the columns in one order or another."""
         ...
 
-    def law(self, laws: NodeLaws) -> Tensor:
+    def probs(self, distributions: NodeDistributions) -> Tensor:
         """`[columns]`, in the columns' order."""
         ...
 
@@ -36,8 +36,8 @@ class Route(NamedTuple):
 
     Attributes:
         chosen: probability of each child to be next, at nodes that a path can take.
-        proposals: law of the next token on the path where it is not the draft's law.
-        chances: what that law gives to the token of each child that may be chosen.
+        proposals: distribution of the next token on the path where it is not the draft's distribution.
+        chances: what that distribution gives to the token of each child that may be chosen.
     """
 
     chosen: dict[int, dict[int, float]]
@@ -46,9 +46,9 @@ class Route(NamedTuple):
 
 
 class Router(Protocol):
-    """A rule whose next token, given the path so far, follows a known law."""
+    """A rule whose next token, given the path so far, follows a known distribution."""
 
-    def __init__(self, laws: NodeLaws, tokens: Sequence[int]) -> None: ...
+    def __init__(self, distributions: NodeDistributions, tokens: Sequence[int]) -> None: ...
 
     def routes(self, trees: Sequence[ChildLists]) -> list[Route]:
         """The route through each of some trees."""
@@ -56,17 +56,17 @@ class Router(Protocol):
 
 
 class FirstBranch:
-    """Block Verification: the first branch, whose tokens follow the draft's own laws."""
+    """Block Verification: the first branch, whose tokens follow the draft's own distributions."""
 
-    def __init__(self, laws: NodeLaws, tokens: Sequence[int]) -> None:
+    def __init__(self, distributions: NodeDistributions, tokens: Sequence[int]) -> None:
         pass
 
     def routes(self, trees: Sequence[ChildLists]) -> list[Route]:
         return [Route({node: {children[0]: 1.0} for node, children in lists.items()}, {}, {}) for lists in trees]
 
 
-class GreedyLaw(NamedTuple):
-    """Law of the best-ranked next token at a row, given the path so far.
+class GreedyDistribution(NamedTuple):
+    """Distribution of the best-ranked next token at a row, given the path so far.
 
     With `A` = draft mass of branches ranked below it and `J` = mass through it,
 
@@ -85,27 +85,27 @@ class GreedyLaw(NamedTuple):
         low, high = (self.worse + self.through * below) / total, (self.worse + self.through * (below + draft)) / total
         return self._scale() * draft * sum(high**i * low ** (self.branches - 1 - i) for i in range(self.branches))
 
-    def pair(self, laws: NodeLaws) -> tuple[Tensor, Tensor]:
-        ranking = rankings(laws, [self.row])[self.row]
+    def pair(self, distributions: NodeDistributions) -> tuple[Tensor, Tensor]:
+        ranking = rankings(distributions, [self.row])[self.row]
         total = self.worse + self.through
         low = (ranking.mass[:-1] * (self.through / total)).add_(self.worse / total)
         high = torch.add(low, ranking.draft, alpha=self.through / total)
-        term, law = low, low + high
+        term, probs = low, low + high
         for _ in range(self.branches - 2):
             term = term * low
-            law = torch.addcmul(term, law, high)
-        return ranking.target, law.mul_(ranking.draft).mul_(self._scale())
+            probs = torch.addcmul(term, probs, high)
+        return ranking.target, probs.mul_(ranking.draft).mul_(self._scale())
 
-    def law(self, laws: NodeLaws) -> Tensor:
-        return self.pair(laws)[1].index_select(0, rankings(laws, [self.row])[self.row].position)
+    def probs(self, distributions: NodeDistributions) -> Tensor:
+        return self.pair(distributions)[1].index_select(0, rankings(distributions, [self.row])[self.row].position)
 
     def _scale(self) -> float:
         share = self.worse / (self.worse + self.through)
         return 1 / sum(share**power for power in range(self.branches))
 
 
-class Look(NamedTuple):
-    """Of each child's token: its rank, the draft mass ranked below it, its own."""
+class ChildRanks(NamedTuple):
+    """Per child node: rank of its token by `p / q`, draft mass of the ranks below, its draft probability."""
 
     rank: dict[int, float]
     below: dict[int, float]
@@ -115,10 +115,10 @@ class Look(NamedTuple):
 class BestRanked:
     """GBV: at each node the child with the best `p / q` (ties by token id)."""
 
-    def __init__(self, laws: NodeLaws, tokens: Sequence[int]) -> None:
-        self.laws, self.tokens = laws, tokens
+    def __init__(self, distributions: NodeDistributions, tokens: Sequence[int]) -> None:
+        self.distributions, self.tokens = distributions, tokens
         self._children: dict[int, dict[int, None]] = {}
-        self._looks: dict[int, Look] = {}
+        self._ranks: dict[int, ChildRanks] = {}
 
     def routes(self, trees: Sequence[ChildLists]) -> list[Route]:
         for lists in trees:
@@ -133,45 +133,45 @@ class BestRanked:
             branches = max(branches, len(lists[node]))
             best = lists[node][0]
             if branches > 1:
-                look = self._look(node)
-                best = max(lists[node], key=look.rank.__getitem__)
-                proposal = GreedyLaw(node, branches, worse, through)
+                ranks = self._ranks_of(node)
+                best = max(lists[node], key=ranks.rank.__getitem__)
+                proposal = GreedyDistribution(node, branches, worse, through)
                 route.proposals[node] = proposal
-                route.chances[best] = proposal.at(look.below[best], look.draft[best])
-                worse += through * look.below[best]
-                through *= look.draft[best]
+                route.chances[best] = proposal.at(ranks.below[best], ranks.draft[best])
+                worse += through * ranks.below[best]
+                through *= ranks.draft[best]
             route.chosen[node] = {best: 1.0}
             node = best
         return route
 
-    def _look(self, node: int) -> Look:
-        if node not in self._looks:
+    def _ranks_of(self, node: int) -> ChildRanks:
+        if node not in self._ranks:
             children = list(self._children[node])
-            ranking = rankings(self.laws, [node])[node]
-            ranks = ranking.position[self.laws.columns_of([self.tokens[child] for child in children])]
+            ranking = rankings(self.distributions, [node])[node]
+            ranks = ranking.position[self.distributions.columns_of([self.tokens[child] for child in children])]
             numbers = torch.stack([ranks.double(), ranking.mass[ranks], ranking.draft[ranks]]).tolist()
-            self._looks[node] = Look(*(dict(zip(children, row, strict=True)) for row in numbers))
-        return self._looks[node]
+            self._ranks[node] = ChildRanks(*(dict(zip(children, row, strict=True)) for row in numbers))
+        return self._ranks[node]
 
 
-class PlannedLaw(NamedTuple):
-    """Law of the token that the Ranked solver's rule chooses among some drafts."""
+class PlannedDistribution(NamedTuple):
+    """Distribution of the token that the Ranked solver's rule chooses among some drafts."""
 
     row: int
     drafts: int
 
-    def pair(self, laws: NodeLaws) -> tuple[Tensor, Tensor]:
-        return laws.columns(self.row)[0].double(), self.law(laws)
+    def pair(self, distributions: NodeDistributions) -> tuple[Tensor, Tensor]:
+        return distributions.columns(self.row)[0].double(), self.probs(distributions)
 
-    def law(self, laws: NodeLaws) -> Tensor:
-        return Ranked().plans(laws, [(self.row, self.drafts)])[self.row, self.drafts].law
+    def probs(self, distributions: NodeDistributions) -> Tensor:
+        return Ranked().plans(distributions, [(self.row, self.drafts)])[self.row, self.drafts].probs
 
 
 class RankedRule:
     """RBV: at each node the child that the Ranked solver's rule chooses among the branches through it."""
 
-    def __init__(self, laws: NodeLaws, tokens: Sequence[int]) -> None:
-        self.laws, self.tokens = laws, tokens
+    def __init__(self, distributions: NodeDistributions, tokens: Sequence[int]) -> None:
+        self.distributions, self.tokens = distributions, tokens
 
     def routes(self, trees: Sequence[ChildLists]) -> list[Route]:
         problems = {
@@ -181,8 +181,8 @@ class RankedRule:
             if len(children) > 1
         }
         pairs = [(node, len(children)) for node, children in problems]
-        plans = Ranked().plans(self.laws, pairs)
-        found = choices(self.laws, list(problems.values()), [plans[pair] for pair in pairs])
+        plans = Ranked().plans(self.distributions, pairs)
+        found = choices(self.distributions, list(problems.values()), [plans[pair] for pair in pairs])
         known = dict(zip(problems, found, strict=True))
         return [self._route(lists, known) for lists in trees]
 
@@ -195,6 +195,6 @@ class RankedRule:
             choice = known[node, tuple(children)]
             child_of = {self.tokens[child]: child for child in children}
             route.chosen[node] = {child_of[token]: p for token, p in choice.chosen.items() if p > 0}
-            route.proposals[node] = PlannedLaw(node, len(children))
+            route.proposals[node] = PlannedDistribution(node, len(children))
             route.chances.update((child_of[token], chance) for token, chance in choice.proposals.items())
         return route

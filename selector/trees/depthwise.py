@@ -1,4 +1,8 @@
-"""Depth-wise estimates of `P(tau >= d)` from one drawing: OTLP solvers, Block and Traversal Verification."""
+"""Depth-wise estimates of `P(tau >= d)` from one drawing: OTLP solvers, Block and Traversal Verification.
+
+Unbiased, and unchanged when the tree grows deeper, so that one drawing gives every `L2` as a prefix sum. They refine
+the labels of arXiv 2602.16994, `E[tau + 1 | tree]`, and have their mean.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ def walk_estimates(drawing: Drawing, solver: Solver) -> Estimates:
     Where a solver has no closed rate `alpha`, the branching probabilities of the drawn children add up to an
     unbiased estimate of it.
     """
-    rates = dict(zip(drawing.pairs, solver.acceptance(drawing.laws, drawing.pairs), strict=True))
+    rates = dict(zip(drawing.pairs, solver.acceptance(drawing.distributions, drawing.pairs), strict=True))
     # The deepest level's children are drawn but needed only where no rate is known.
     ends = [item for item in drawing.end_lists if rates[item[0], len(item[1])] is None]
     branching = solve_lists(drawing, solver, list(dict.fromkeys(drawing.inner_lists + ends)))
@@ -67,7 +71,7 @@ def _tree_estimates(
 
 def solve_lists(drawing: Drawing, solver: Solver, lists: list[ChildList]) -> Lists:
     """Branching probability of each distinct child node, for each `(node, child nodes with multiplicity)`."""
-    solutions = solver.solve(drawing.laws, [drawing.drafts[item] for item in lists])
+    solutions = solver.solve(drawing.distributions, [drawing.drafts[item] for item in lists])
     return {
         item: {child: solution.branching[drawing.tokens[child]] for child in dict.fromkeys(item[1])}
         for item, solution in zip(lists, solutions, strict=True)
@@ -81,9 +85,9 @@ def block_estimates(drawing: Drawing, router: type[Router]) -> Estimates:
     if router is FirstBranch:
         return Estimates(chain, {})
     lists = [{node: children for level in levels for node, children in level.items()} for _, levels in drawing.trees]
-    routes = router(drawing.laws, drawing.tokens).routes(lists)
+    routes = router(drawing.distributions, drawing.tokens).routes(lists)
     starts = {node: weights[node] for node in drawing.trunk}
-    taken = take(drawing.laws, routes, drawing.target, drawing.draft, starts)
+    taken = take(drawing.distributions, routes, drawing.target, drawing.draft, starts)
     trees = [
         (key, [sum(one.reach.get(node, 0.0) * one.gain(node) for node in level) for level in levels])
         for (key, levels), one in zip(drawing.trees, taken, strict=True)
@@ -95,7 +99,7 @@ def block_chain(drawing: Drawing, weights: Mapping[int, float]) -> list[float]:
     """`g_d = sum min(q, w p)` at the first `d - 1` tokens of a single path."""
     nodes = list(dict.fromkeys(node for nodes in drawing.chain_nodes for node in nodes))
     alive = [node for node in nodes if weights[node] > 0]
-    masses = drawing.laws.positive_mass(alive, [1 / weights[node] for node in alive])
+    masses = drawing.distributions.positive_mass(alive, [1 / weights[node] for node in alive])
     gains = dict.fromkeys(nodes, 0.0)
     gains.update((node, weights[node] * (1 - mass)) for node, mass in zip(alive, masses, strict=True))
     return drawing.average_chain(gains)
@@ -118,14 +122,14 @@ def traversal_estimates(drawing: Drawing) -> Estimates:
     """
     weights = chain_weights(drawing)
     roots = [_Reader(drawing, reading, weights[reading.start]) for reading in drawing.readings]
-    descend(drawing.laws, [reader.root for reader in roots])
+    descend(drawing.distributions, [reader.root for reader in roots])
     visits = [visit for reader in roots for visit, _, _ in reader.inner if visit.weight > 0]
-    add_masses(drawing.laws, visits)
-    totals = drawing.laws.draft_totals(visit.row for visit in visits)
+    add_masses(drawing.distributions, visits)
+    totals = drawing.distributions.draft_totals(visit.row for visit in visits)
     unfinished = [visit for reader in roots for visit in reader.unfinished if visit.weight > 0]
     for visit in unfinished:
         visit.factors.append(visit.next_factor(len(visit.children), totals[visit.row]))
-    add_masses(drawing.laws, unfinished)
+    add_masses(drawing.distributions, unfinished)
     trees = []
     for reader in roots:
         trees += reader.estimates(totals)

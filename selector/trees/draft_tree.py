@@ -1,4 +1,4 @@
-"""A drafted tree: its shape, its tokens, and the very laws that they were drawn from."""
+"""Drafted tree: its shape, its tokens, and the very distributions that they were drawn from."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from selector.trees.topology import Topology
 
 @dataclass
 class DraftTree:
-    """What drafting hands to scoring and verification.
+    """A tree as drafting hands it to scoring and verification.
 
     Attributes:
         topology: nodes in breadth-first order, equal prefixes merged.
         tokens: `[nodes]`, int64; `tokens[0]` is the root token (the last token of the context).
-        draft_probs: `[nodes above the deepest level, columns]`, float32 or wider: row `u` is the law that each entry of
-            `topology.children[u]` was drawn from, independently. A row that is no distribution has no children.
+        draft_probs: `[nodes above the deepest level, columns]`, float32 or wider: row `u` is the distribution that each
+            entry of `topology.children[u]` was drawn from, independently. A row that is no distribution has no children.
         support: `[columns]`, int64, ascending: the tokens of the columns; None when they are the vocabulary.
         draft_hidden: `[inner nodes, hidden_size]`, the draft's last hidden states; None when not kept.
     """

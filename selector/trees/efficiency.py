@@ -1,4 +1,4 @@
-"""Labels: `E[tau + 1]` of every action, for every verifier, from one drawing (`Drawing`)."""
+"""Labels: block efficiency `E[tau + 1]` (arXiv 2602.16994) of every action and verifier, from one drawing."""
 
 from __future__ import annotations
 

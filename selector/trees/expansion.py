@@ -1,4 +1,4 @@
-"""The action of a decoding step: a delayed expansion `(K, L1, L2)`, its canonical form, the action space."""
+"""Actions of a decoding step: delayed expansions `(K, L1, L2)` (arXiv 2602.16994), and the space of them."""
 
 from __future__ import annotations
 

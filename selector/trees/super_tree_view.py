@@ -1,4 +1,4 @@
-"""A super-tree read for labels: which paths serve a chain, which branches serve a tree, and what is averaged.
+"""View of a super-tree for labels: paths that serve a chain, branches that serve a tree, and averages over them.
 
 Every action's tree lies many times in one drawing, and any average of them, with weights fixed beforehand, has the
 right mean. A chain is read at each depth along all branches of the earliest trunk position that reaches so deep.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from selector.trees.expansion import Expansion
 from selector.trees.walk import node_drafts
-from selector.verification.node_distributions import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeDistributions
 
 ChildList = tuple[int, tuple[int, ...]]
 """A node, and child nodes of it, with multiplicity."""
@@ -57,19 +57,19 @@ class Reading(NamedTuple):
 
 
 class Nodes:
-    """A trie of drafted tokens, which several super-trees may lie in, and its laws.
+    """A trie of drafted tokens, which several super-trees may lie in, and its distributions.
 
     Attributes:
-        laws: target and draft rows, one a node; leaves need none.
+        distributions: target and draft rows, one a node; leaves need none.
         parents: parent of each node, which stands before it; -1 for a root.
         tokens: of each node.
         target, draft: probability of each node's token at its parent (a root: 1).
     """
 
-    def __init__(self, laws: NodeLaws, parents: Sequence[int], tokens: Sequence[int]) -> None:
-        self.laws, self.parents, self.tokens = laws, parents, tokens
+    def __init__(self, distributions: NodeDistributions, parents: Sequence[int], tokens: Sequence[int]) -> None:
+        self.distributions, self.parents, self.tokens = distributions, parents, tokens
         below = [node for node, parent in enumerate(parents) if parent >= 0]
-        found = laws.at([parents[node] for node in below], [tokens[node] for node in below])
+        found = distributions.at([parents[node] for node in below], [tokens[node] for node in below])
         self.target, self.draft = [1.0] * len(parents), [1.0] * len(parents)
         for node, target, draft in zip(below, *found, strict=True):
             self.target[node], self.draft[node] = target, draft
@@ -86,7 +86,7 @@ class Drawing:
             `j == 0` is the trunk's own continuation. Given `trunk[i]` they are i.i.d.
         limits: largest `(K, L1, L2)`.
         nodes: its own, parents first.
-        laws, parents, tokens, target, draft: as in `Nodes`.
+        distributions, parents, tokens, target, draft: as in `Nodes`.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Drawing:
     ) -> None:
         self.trunk, self.branches, self.limits = trunk, branches, limits
         self.nodes = sorted({*trunk, *(node for below in branches for branch in below for node in branch)})
-        self.laws, self.parents, self.tokens = nodes.laws, nodes.parents, nodes.tokens
+        self.distributions, self.parents, self.tokens = nodes.distributions, nodes.parents, nodes.tokens
         self.target, self.draft = nodes.target, nodes.draft
 
     @cached_property
@@ -150,7 +150,9 @@ class Drawing:
         """For each `d` the nodes at depth `d - 1` that a chain's `g_d` is averaged over, i.i.d. given the trunk."""
         length, nodes = self.limits.branch_length, []
         for depth in range(self.limits.max_depth):
-            position = max(0, depth + 1 - length)  # the nodes at `depth` must be inner: leaves have no draft law
+            position = max(
+                0, depth + 1 - length
+            )  # the nodes at `depth` must be inner: leaves have no draft distribution
             ends = [branch[depth - position - 1] for branch in self.branches[position]] if depth > position else []
             nodes.append(ends or [self.trunk[depth]])
         return nodes

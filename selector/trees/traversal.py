@@ -1,11 +1,11 @@
-"""Traversal Verification: bottom-up, each child's whole subtree before the next child, every node once."""
+"""Traversal Verification (Weng et al. 2025): bottom-up, each child's whole subtree before the next, every node once."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from selector.trees.draft_tree import DraftTree
-from selector.trees.verifier import Decision, TreeVerifier, tree_laws
+from selector.trees.verifier import Decision, TreeVerifier, tree_distributions
 from selector.verification.without_replacement import Visit, descend
 
 
@@ -16,9 +16,9 @@ class Traversal(TreeVerifier):
 
     def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
         tokens = tree.tokens.tolist()
-        laws, target, draft = tree_laws(tree, target_probs)
+        distributions, target, draft = tree_distributions(tree, target_probs)
         visits = self.make_visits(tree, target, draft)
-        descend(laws, visits[:1])
+        descend(distributions, visits[:1])
         accepted = [0.0] * len(visits)
         remaining = 1.0
         for visit in self.order(tree, visits):
@@ -31,7 +31,7 @@ class Traversal(TreeVerifier):
             if not visit.children:
                 return target_probs[node]
             # A rejected token's residual is zero from its rejection on; removing it keeps rounding from reviving it.
-            return laws.residual(node, visit.factors[-1], [tokens[child.row] for child in visit.children])
+            return distributions.residual(node, visit.factors[-1], [tokens[child.row] for child in visit.children])
 
         return Decision(accepted, bonus)
 

@@ -1,7 +1,7 @@
 """Verifiers: accept a node of a drafted tree and draw one bonus token, losslessly.
 
-`Verifier` is the protocol; `TreeVerifier` is what all share: given the law of the accepted node, sample it, or write
-it out.
+`Verifier` is the protocol; `TreeVerifier` is what all share: given the distribution of the accepted node, sample it,
+or write it out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from selector.distributions import draw
 from selector.trees.draft_tree import DraftTree
-from selector.verification.node_distributions import NodeLaws
+from selector.verification.node_distributions import NodeDistributions
 
 
 class Verification(NamedTuple):
@@ -27,15 +27,18 @@ class Verification(NamedTuple):
 
 
 class Verifier(Protocol):
-    """`target_probs` is `[nodes, vocab]`: the target's warped law after each node. Inputs are never changed."""
+    """A lossless verification algorithm.
+
+    `target_probs` is `[nodes, vocab]`: the target's warped distribution after each node. Inputs are never changed.
+    """
 
     name: str
 
     def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
-        """Sample the outcome."""
+        """Sample (accepted node, bonus token)."""
         ...
 
-    def outcome(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
+    def distribution(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
         """`[nodes, vocab]`: probability of (accepted node, bonus token) given the tree; sums to 1."""
         ...
 
@@ -46,7 +49,7 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True)
 class Decision:
-    """The exact law of a verification, given the tree.
+    """The exact distribution of a verification, given the tree.
 
     Attributes:
         accepted: probability that each node is the accepted one; they sum to 1.
@@ -64,7 +67,7 @@ class TreeVerifier(ABC):
 
     @abstractmethod
     def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
-        """The law of the accepted node and of the bonus token; inputs are never changed."""
+        """The distribution of the accepted node and of the bonus token; inputs are never changed."""
 
     def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
         """Sample (accepted node, bonus token)."""
@@ -73,15 +76,15 @@ class TreeVerifier(ABC):
         node = int(draw(accepted, generator))
         return Verification(node, int(draw(decision.bonus(node)[None], generator)))
 
-    def outcome(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
+    def distribution(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
         """`[nodes, vocab]`: probability of (accepted node, bonus token) given the tree; sums to 1."""
         decision = self.decide(tree, target_probs)
-        law = torch.zeros_like(target_probs)
+        probs = torch.zeros_like(target_probs)
         for node, probability in enumerate(decision.accepted):
             if probability > 0:
                 row = decision.bonus(node)
-                law[node] = row / row.sum() * probability
-        return law
+                probs[node] = row / row.sum() * probability
+        return probs
 
     def expected_tokens(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
         """`E[tau + 1 | tree]`, a scalar tensor."""
@@ -90,8 +93,8 @@ class TreeVerifier(ABC):
         return target_probs.new_tensor(tokens)
 
 
-def tree_laws(tree: DraftTree, target_probs: Tensor) -> tuple[NodeLaws, list[float], list[float]]:
-    """Laws of a tree's nodes, and for each node its token's target and draft probability at its parent (root: 1)."""
-    laws = NodeLaws(target_probs, tree.draft_probs, tree.support)
-    target, draft = laws.at(tree.topology.parents[1:], tree.tokens[1:].tolist())
-    return laws, [1.0, *target], [1.0, *draft]
+def tree_distributions(tree: DraftTree, target_probs: Tensor) -> tuple[NodeDistributions, list[float], list[float]]:
+    """Distributions at a tree's nodes; and target and draft probability of each node's token (root: 1)."""
+    distributions = NodeDistributions(target_probs, tree.draft_probs, tree.support)
+    target, draft = distributions.at(tree.topology.parents[1:], tree.tokens[1:].tolist())
+    return distributions, [1.0, *target], [1.0, *draft]

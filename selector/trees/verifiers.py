@@ -1,4 +1,4 @@
-"""All verifiers by name."""
+"""Verifiers by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one top-down walk: a node-local solver names a child to move to, or the token that ends the walk."""
+"""Top-down walk (arXiv 2602.16994): a node-local solver names a child to move to, or the token that ends the walk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from selector.trees.draft_tree import DraftTree
-from selector.trees.verifier import Decision, TreeVerifier, tree_laws
+from selector.trees.verifier import Decision, TreeVerifier, tree_distributions
 from selector.verification.node_distributions import Drafts
 from selector.verification.solver import Solver
 
@@ -25,10 +25,10 @@ class Walk(TreeVerifier):
 
     def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
         topology, tokens = tree.topology, tree.tokens.tolist()
-        laws, target, draft = tree_laws(tree, target_probs)
+        distributions, target, draft = tree_distributions(tree, target_probs)
         inner = [node for node, entries in enumerate(topology.children) if entries]
         problems = [node_drafts(node, topology.children[node], tokens, target, draft) for node in inner]
-        solutions = dict(zip(inner, self.solver.solve(laws, problems), strict=True))
+        solutions = dict(zip(inner, self.solver.solve(distributions, problems), strict=True))
         reach = [1.0] + [0.0] * (len(topology) - 1)
         accepted = list(reach)
         for node, entries in enumerate(topology.children):
@@ -43,7 +43,7 @@ class Walk(TreeVerifier):
             if node not in solutions:
                 return target_probs[node]
             solution = solutions[node]
-            return laws.residual(node, solution.factor, list(solution.branching), solution.proposal)
+            return distributions.residual(node, solution.factor, list(solution.branching), solution.proposal)
 
         return Decision(accepted, bonus)
 

@@ -1,7 +1,8 @@
 """Khisti: a tournament over the drafts, with a small program at the top of the ranking, then Naive on the winner.
 
-Khisti et al. (2024); size of the top, ranking and order of rounds follow the code of arXiv 2602.16961's authors as
-described in public. The program's solution is not unique; ours is the flattest (see `flattest_law`).
+Khisti et al. 2024; branching probabilities as in arXiv 2602.16994, algorithm 15, but over all drafts. Size of the top,
+ranking and order of rounds follow a public description of the code behind arXiv 2602.16961. The program's solution is
+not unique; ours is the flattest (see `flattest_wins`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from selector.verification.node_distributions import NodeLaws
+from selector.verification.node_distributions import NodeDistributions
 from selector.verification.proposal import Plan, ProposalSolver
 from selector.verification.ranking import ascending, prefix_sums
 
@@ -35,12 +36,12 @@ class Round:
     Attributes:
         position: `[columns]`: rank, 0 the best.
         wins: `[top, top]`, by rank: probability that the row token beats the column token.
-        law: `[columns]`: law of the winner.
+        probs: `[columns]`: distribution of the winner.
     """
 
     position: Tensor
     wins: Array
-    law: Tensor
+    probs: Tensor
 
     def beats(self, rank: float, other: float) -> float:
         """Probability that one rank beats another."""
@@ -54,15 +55,15 @@ class Khisti(ProposalSolver):
 
     name = "khisti"
 
-    def make_plans(self, laws: NodeLaws, row: int, counts: Collection[int]) -> dict[int, Plan]:
+    def make_plans(self, distributions: NodeDistributions, row: int, counts: Collection[int]) -> dict[int, Plan]:
         """Fewer drafts play the first rounds of more."""
-        target, draft = (law.double() for law in laws.columns(row))
+        target, draft = (probs.double() for probs in distributions.columns(row))
         # Sums that are 1 up to float32 would leave a surplus, small, but not beside the rarest tokens.
-        target, draft = target / (target.sum() + laws.outside(row)), draft / draft.sum()
+        target, draft = target / (target.sum() + distributions.outside(row)), draft / draft.sum()
         rounds: list[Round] = []
         for _ in range(max(counts) - 1):
-            rounds.append(play(target, rounds[-1].law if rounds else draft, draft))
-        return {count: Plan(rounds[count - 2].law, Tournament(rounds[: count - 1])) for count in counts}
+            rounds.append(play(target, rounds[-1].probs if rounds else draft, draft))
+        return {count: Plan(rounds[count - 2].probs, Tournament(rounds[: count - 1])) for count in counts}
 
 
 class Tournament:
@@ -88,18 +89,18 @@ class Tournament:
 
 
 def play(target: Tensor, winner: Tensor, draft: Tensor, top: int = TOP) -> Round:
-    """The round between a draft and a winner of law `winner`: rank by `p - q1 q`, optimise the top."""
+    """The round between a draft and a winner of distribution `winner`: rank by `p - q1 q`, optimise the top."""
     order = ascending(winner * draft - target)
     position = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
     first, second = winner.index_select(0, order), draft.index_select(0, order)
-    below_first, below_second = (prefix_sums(law.flip(0))[:-1].flip(0) for law in (first, second))
+    below_first, below_second = (prefix_sums(probs.flip(0))[:-1].flip(0) for probs in (first, second))
     # Where the better rank always wins: `q1 q + q1 T_q + T_q1 q`, `T` = mass ranked below.
-    law = first * (second + below_second) + below_first * second
+    probs = first * (second + below_second) + below_first * second
     size = min(top, len(order))
     leaders = torch.stack([first[:size], second[:size], target[order[:size]], below_first[:size], below_second[:size]])
     wins, won = play_top(*leaders.cpu().numpy())
-    law[:size] = torch.as_tensor(won, device=law.device)
-    return Round(position, wins, law.index_select(0, position))
+    probs[:size] = torch.as_tensor(won, device=probs.device)
+    return Round(position, wins, probs.index_select(0, position))
 
 
 def play_top(first: Array, second: Array, goal: Array, below_first: Array, below_second: Array) -> tuple[Array, Array]:
@@ -113,7 +114,8 @@ def play_top(first: Array, second: Array, goal: Array, below_first: Array, below
 
 
 def flattest_wins(own: Array, pairs: Array, goal: Array) -> Array:
-    """Duels that make the winner's law `r` as flat as can be relative to the target, hence `sum min(p, r)` largest.
+    """Duels that make the winner's distribution `r` as flat as can be relative to the target, hence `sum min(p, r)`
+    largest.
 
     `own`: mass that a token wins anyway; `pairs`: mass of each duel. Any set of tokens wins at least its own mass and
     the duels inside it. The set with the largest surplus over the target a token gets just that, spread evenly, and
@@ -152,7 +154,7 @@ def even_wins(pairs: Array, wanted: Array, steps: int = 50) -> Array:
     """Duels closest to 1/2 (in squares, weighted by mass) that give each token the mass `wanted`.
 
     They are `clip(1/2 + a_i - a_j, 0, 1)` for some `a`, found by Newton's method on the convex dual. An inexact end
-    costs nothing but a little acceptance: the law is computed from the duels that are used.
+    costs nothing but a little acceptance: the distribution is computed from the duels that are used.
     """
     level = np.zeros(len(wanted))
     for _ in range(steps):

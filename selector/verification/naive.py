@@ -1,4 +1,7 @@
-"""Naive: plain speculative sampling on the first draft; on a tree (NaiveTree) the residual may hit another one."""
+"""Naive: speculative sampling of the first draft (Leviathan et al. 2023).
+
+On a tree with several drafts (NaiveTree, arXiv 2602.16994) the residual may hit another one.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from collections.abc import Sequence
 
 import torch
 
-from selector.verification.node_distributions import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeDistributions
 from selector.verification.nss import counts_by_row, values
-from selector.verification.solver import Solution, ratio, rows_with_choice, single
+from selector.verification.solver import RowCount, Solution, ratio, rows_with_choice, single
 
 
 class Naive:
@@ -16,9 +19,9 @@ class Naive:
 
     name = "naive"
 
-    def solve(self, laws: NodeLaws, problems: Sequence[Drafts]) -> list[Solution]:
+    def solve(self, distributions: NodeDistributions, problems: Sequence[Drafts]) -> list[Solution]:
         rows = list(rows_with_choice(problems))
-        masses = dict(zip(rows, laws.positive_mass(rows, [1.0] * len(rows)), strict=True))
+        masses = dict(zip(rows, distributions.positive_mass(rows, [1.0] * len(rows)), strict=True))
         return [
             self._solve(problem, masses[problem.row]) if len(problem.tokens) > 1 else single(problem)
             for problem in problems
@@ -32,13 +35,13 @@ class Naive:
             branching.setdefault(token, scale * max(0.0, target - draft))
         return Solution(branching, 1.0)
 
-    def acceptance(self, laws: NodeLaws, pairs: Sequence[tuple[int, int]]) -> list[float]:
+    def acceptance(self, distributions: NodeDistributions, pairs: Sequence[RowCount]) -> list[float]:
         """`1 - Z(1) + sum (p - q)_+ (1 - (1 - q)^(k-1))`."""
         counts = counts_by_row(pairs)
-        masses = dict(zip(counts, laws.positive_mass(list(counts), [1.0] * len(counts)), strict=True))
+        masses = dict(zip(counts, distributions.positive_mass(list(counts), [1.0] * len(counts)), strict=True))
         rates = {}
         for row, wanted in counts.items():
-            target, draft = laws.columns(row)
+            target, draft = distributions.columns(row)
             rates[row, 1] = target.new_tensor(1 - masses[row])
             residual, hit = (target - draft).relu_(), draft
             for count in range(2, max(wanted) + 1):

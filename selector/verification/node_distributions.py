@@ -1,8 +1,8 @@
-"""The laws of a tree's nodes, and the one function of them that verification needs: `Z(c) = sum (p - c q)_+`.
+"""Distributions at a tree's nodes, and the one function of them that verification needs: `Z(c) = sum (p - c q)_+`.
 
 Every residual of NSS, Naive, SpecTr, SpecInfer, BV and Traversal Verification is `(p - c q)_+ / Z(c)` for a scalar
-`c` (`p` the target's law, `q` the draft's). A node is thus a pair of rows and a few numbers, and no vocabulary-sized
-state is ever carried.
+`c` (`p` the target's distribution, `q` the draft's). A node is thus a pair of rows and a few numbers, and no
+vocabulary-sized state is ever carried.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Drafts(NamedTuple):
         return dict(zip(self.tokens, zip(self.target, self.draft, strict=True), strict=True))
 
 
-class NodeLaws:
-    """Rows of target and draft laws; scalars go in and come out as Python floats.
+class NodeDistributions:
+    """Rows of target and draft distributions; scalars go in and come out as Python floats.
 
     Args:
         target_probs: `[rows or more, vocab]`, float32 or float64.
         draft_probs: `[rows or more, columns]`, same dtype and device.
-        support: `[columns]` tokens, ascending, outside which every draft law is zero. Passes then read these columns
-            only, since `Z(c)` elsewhere is the target's mass there, whatever `c`. None: columns are the vocabulary.
+        support: `[columns]` tokens, ascending, outside which every draft distribution is zero. Passes then read these
+            columns only, since `Z(c)` elsewhere is the target's mass there, whatever `c`. None: columns are the vocabulary.
     """
 
     def __init__(self, target_probs: Tensor, draft_probs: Tensor, support: Tensor | None = None) -> None:
@@ -100,7 +100,7 @@ class NodeLaws:
     def positive_mass(self, rows: Sequence[int], factors: Sequence[float]) -> list[float]:
         """`Z(c) = sum (p - c q)_+` for each pair of a row and a `c`; a sum of positive terms, at most 1.
 
-        Remembered: solvers that share laws share passes, above all those at `c = 1`.
+        Remembered: solvers that share distributions share passes, above all those at `c = 1`.
         """
         pairs = list(zip(rows, factors, strict=True))
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in self._masses]
@@ -125,9 +125,9 @@ class NodeLaws:
     def residual(self, row: int, factor: float, removed: Sequence[int], proposal: Tensor | None = None) -> Tensor:
         """`[vocab]`: `(p - c q)_+` without the `removed` tokens, not normalised.
 
-        `proposal` is a law over `columns` that stands in for `q`.
+        `proposal` is a distribution over `columns` that stands in for `q`.
 
-        A residual without any mass is needed through rounding only, and is replaced by the target's own law.
+        A residual without any mass is needed through rounding only, and is replaced by the target's own distribution.
         """
         target = self.target_probs[row]
         other = self.draft_probs[row] if proposal is None else proposal.to(target.dtype)

@@ -1,4 +1,4 @@
-"""NSS, naive speculative sampling: draw from the target, and go on while the token was drafted."""
+"""NSS, naive speculative sampling: draw from the target, and go on while the token was drafted (arXiv 2602.16994)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Sequence
 
 import torch
 
-from selector.verification.node_distributions import Drafts, NodeLaws
-from selector.verification.solver import Solution
+from selector.verification.node_distributions import Drafts, NodeDistributions
+from selector.verification.solver import RowCount, Solution
 
 
 class NSS:
-    """Output law `p` whatever the drafts; no vocabulary work at all in decoding."""
+    """Output distribution `p` whatever the drafts; no vocabulary work at all in decoding."""
 
     name = "nss"
 
-    def solve(self, laws: NodeLaws, problems: Sequence[Drafts]) -> list[Solution]:
+    def solve(self, distributions: NodeDistributions, problems: Sequence[Drafts]) -> list[Solution]:
         return [Solution(dict(zip(problem.tokens, problem.target, strict=True)), 0.0) for problem in problems]
 
-    def acceptance(self, laws: NodeLaws, pairs: Sequence[tuple[int, int]]) -> list[float]:
+    def acceptance(self, distributions: NodeDistributions, pairs: Sequence[RowCount]) -> list[float]:
         """`sum p (1 - (1 - q)^k)`."""
         rates = {}
         for row, counts in counts_by_row(pairs).items():
-            target, draft = laws.columns(row)
+            target, draft = distributions.columns(row)
             drafted = draft
             for count in range(1, max(counts) + 1):
                 if count > 1:
@@ -33,7 +33,7 @@ class NSS:
         return values(rates, pairs)
 
 
-def counts_by_row(pairs: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
+def counts_by_row(pairs: Sequence[RowCount]) -> dict[int, set[int]]:
     """Group `(row, k)` pairs."""
     counts = defaultdict(set)
     for row, count in pairs:
@@ -41,7 +41,7 @@ def counts_by_row(pairs: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
     return counts
 
 
-def values(rates: dict[tuple[int, int], torch.Tensor], pairs: Sequence[tuple[int, int]]) -> list[float]:
+def values(rates: dict[RowCount, torch.Tensor], pairs: Sequence[RowCount]) -> list[float]:
     """Scalars of all pairs in one transfer, at most 1."""
     if not rates:
         return []

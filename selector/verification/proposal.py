@@ -1,4 +1,4 @@
-"""Solvers that first choose one of the drafts, by a rule whose law `r` is known, and then are Naive with `r` for `q`.
+"""Solvers that first choose one of the drafts, by a rule of known distribution `r`, then are Naive with `r` for `q`.
 
 Lossless for any rule: what counts is that `r` is computed from the very rule that chooses.
 """
@@ -14,12 +14,9 @@ import torch
 from torch import Tensor
 
 from selector.verification.naive import Naive
-from selector.verification.node_distributions import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeDistributions
 from selector.verification.nss import counts_by_row
-from selector.verification.solver import Solution, ratio, single
-
-Pair = tuple[int, int]
-"""A row, and the number of drafts below it."""
+from selector.verification.solver import RowCount, Solution, ratio, single
 
 
 class Rule(Protocol):
@@ -39,11 +36,11 @@ class Plan:
     """How one of `k` drafts is chosen at a node.
 
     Attributes:
-        law: `[columns]`, float64: law of the chosen token over random drafts.
+        probs: `[columns]`, float64: distribution of the chosen token over random drafts.
         rule: of the choice.
     """
 
-    law: Tensor
+    probs: Tensor
     rule: Rule
 
 
@@ -60,44 +57,47 @@ class ProposalSolver(ABC):
     name: str
 
     @abstractmethod
-    def make_plans(self, laws: NodeLaws, row: int, counts: Collection[int]) -> dict[int, Plan]:
+    def make_plans(self, distributions: NodeDistributions, row: int, counts: Collection[int]) -> dict[int, Plan]:
         """A plan for each number of drafts, 2 or more, at a row."""
 
-    def plans(self, laws: NodeLaws, pairs: Sequence[Pair]) -> dict[Pair, Plan]:
-        """Plans of `(row, k)` pairs (and of others that the laws remember)."""
+    def plans(self, distributions: NodeDistributions, pairs: Sequence[RowCount]) -> dict[RowCount, Plan]:
+        """Plans of `(row, k)` pairs (and of others that the distributions remember)."""
 
-        def make(missing: Sequence[Pair]) -> dict[Pair, Plan]:
-            found = {row: self.make_plans(laws, row, counts) for row, counts in counts_by_row(missing).items()}
+        def make(missing: Sequence[RowCount]) -> dict[RowCount, Plan]:
+            found = {row: self.make_plans(distributions, row, counts) for row, counts in counts_by_row(missing).items()}
             return {(row, count): found[row][count] for row, count in missing}
 
-        return laws.remember(f"{self.name} plans", pairs, make)
+        return distributions.remember(f"{self.name} plans", pairs, make)
 
-    def solve(self, laws: NodeLaws, problems: Sequence[Drafts]) -> list[Solution]:
+    def solve(self, distributions: NodeDistributions, problems: Sequence[Drafts]) -> list[Solution]:
         open_problems = [problem for problem in problems if len(problem.tokens) > 1]
-        plans = self.plans(laws, list(map(pair_of, open_problems)))
-        solutions = iter(solve_with_plans(laws, open_problems, [plans[pair_of(problem)] for problem in open_problems]))
+        plans = self.plans(distributions, list(map(row_count, open_problems)))
+        solutions = iter(
+            solve_with_plans(distributions, open_problems, [plans[row_count(problem)] for problem in open_problems])
+        )
         return [next(solutions) if len(problem.tokens) > 1 else single(problem) for problem in problems]
 
-    def acceptance(self, laws: NodeLaws, pairs: Sequence[Pair]) -> list[float | None]:
+    def acceptance(self, distributions: NodeDistributions, pairs: Sequence[RowCount]) -> list[float | None]:
         """Closed only for one draft: `sum min(p, r)` leaves out that a residual may hit another draft."""
         singles = [pair for pair in pairs if pair[1] == 1]
-        rates = dict(zip(singles, Naive().acceptance(laws, singles), strict=True))
+        rates = dict(zip(singles, Naive().acceptance(distributions, singles), strict=True))
         return [rates.get(pair) for pair in pairs]
 
 
-def pair_of(problem: Drafts) -> Pair:
+def row_count(problem: Drafts) -> RowCount:
+    """Row and number of drafts of a problem."""
     return problem.row, len(problem.tokens)
 
 
-def choices(laws: NodeLaws, problems: Sequence[Drafts], plans: Sequence[Plan]) -> list[Choice]:
-    """What each plan chooses from its drafts; one transfer for all that the rules look at."""
-    found = iter(laws.columns_of([token for problem in problems for token in problem.tokens]))
+def choices(distributions: NodeDistributions, problems: Sequence[Drafts], plans: Sequence[Plan]) -> list[Choice]:
+    """Choice of each plan among its drafts; one transfer for all that the rules look at."""
+    found = iter(distributions.columns_of([token for problem in problems for token in problem.tokens]))
     columns = [[next(found) for _ in problem.tokens] for problem in problems]
     # A plan looks once, at all columns drafted in any of its problems.
     views: dict[int, tuple[Plan, dict[int, None]]] = {}
     for plan, own in zip(plans, columns, strict=True):
         views.setdefault(id(plan), (plan, {}))[1].update(dict.fromkeys(own))
-    seen = dict(zip(views, _look(list(views.values()), laws.target_probs.device), strict=True))
+    seen = dict(zip(views, _look(list(views.values()), distributions.target_probs.device), strict=True))
     return [
         _choice(problem, plan.rule, own, seen[id(plan)])
         for problem, plan, own in zip(problems, plans, columns, strict=True)
@@ -111,7 +111,7 @@ def _look(views: Sequence[tuple[Plan, Collection[int]]], device: torch.device) -
     flat = torch.tensor([column for _, columns in views for column in columns], device=device)
     parts = torch.split(flat, [len(columns) for _, columns in views])
     looks = [
-        torch.cat([plan.law[own][None], plan.rule.look(own).double()]).T
+        torch.cat([plan.probs[own][None], plan.rule.look(own).double()]).T
         for (plan, _), own in zip(views, parts, strict=True)
     ]
     numbers = iter(torch.cat([look.flatten() for look in looks]).tolist())
@@ -130,22 +130,24 @@ def _choice(problem: Drafts, rule: Rule, columns: Sequence[int], seen: Mapping[i
     )
 
 
-def solve_with_plans(laws: NodeLaws, problems: Sequence[Drafts], plans: Sequence[Plan]) -> list[Solution]:
-    """Laws of the output given the drafts."""
+def solve_with_plans(
+    distributions: NodeDistributions, problems: Sequence[Drafts], plans: Sequence[Plan]
+) -> list[Solution]:
+    """Distributions of the output given the drafts."""
     if not problems:
         return []
     residuals: dict[int, Tensor] = {}
     for problem, plan in zip(problems, plans, strict=True):
         if id(plan) not in residuals:
-            residuals[id(plan)] = (laws.columns(problem.row)[0] - plan.law).clamp_(min=0).sum()
+            residuals[id(plan)] = (distributions.columns(problem.row)[0] - plan.probs).clamp_(min=0).sum()
     masses = dict(zip(residuals, torch.stack(list(residuals.values())).tolist(), strict=True))
     return [
-        _solve(problem, choice, laws.outside(problem.row) + masses[id(plan)], plan.law)
-        for problem, plan, choice in zip(problems, plans, choices(laws, problems, plans), strict=True)
+        _solve(problem, choice, distributions.outside(problem.row) + masses[id(plan)], plan.probs)
+        for problem, plan, choice in zip(problems, plans, choices(distributions, problems, plans), strict=True)
     ]
 
 
-def _solve(problem: Drafts, choice: Choice, mass: float, law: Tensor) -> Solution:
+def _solve(problem: Drafts, choice: Choice, mass: float, probs: Tensor) -> Solution:
     rejected, branching = 0.0, {}
     distinct = problem.distinct()
     for token, (target, _) in distinct.items():
@@ -155,4 +157,4 @@ def _solve(problem: Drafts, choice: Choice, mass: float, law: Tensor) -> Solutio
     for token, (target, _) in distinct.items():
         if mass > 0:
             branching[token] += rejected * max(0.0, target - choice.proposals[token]) / mass
-    return Solution(branching, 1.0, law)
+    return Solution(branching, 1.0, probs)

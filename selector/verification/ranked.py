@@ -1,4 +1,4 @@
-"""Ranked: look at the draft with the best `p / q`, and now and then pass it on to another draft of its block."""
+"""Ranked: the draft with the best `p / q`, passed on now and then to another draft of its block (our own solver)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from selector.verification.node_distributions import NodeLaws
+from selector.verification.node_distributions import NodeDistributions
 from selector.verification.proposal import Plan, ProposalSolver
 from selector.verification.ranking import Ranking, rankings
 
@@ -20,8 +20,8 @@ class Ranked(ProposalSolver):
 
     name = "ranked"
 
-    def make_plans(self, laws: NodeLaws, row: int, counts: Collection[int]) -> dict[int, Plan]:
-        ranking = rankings(laws, [row])[row]
+    def make_plans(self, distributions: NodeDistributions, row: int, counts: Collection[int]) -> dict[int, Plan]:
+        ranking = rankings(distributions, [row])[row]
         moments = make_moments(ranking, max(counts))
         plans = {}
         for count in counts:
@@ -145,7 +145,7 @@ def running_maximum_from_the_top(values: Tensor, block: Tensor) -> Tensor:
 
 
 def ranked_plan(ranking: Ranking, moments: Moments, count: int, blocks: Blocks, drop: Tensor) -> Plan:
-    """The plan of any blocks and drops, with the law, by rank,
+    """The plan of any blocks and drops, with the distribution, by rank,
 
     `r = (1 - drop) k plain_(k-1) + drop stay + q sum over better z in the block of drop(z) width(z)`,
     `stay = k a^(k-1) q + k sum_{j<=k-2} a^(k-2-j) own_j`: the best draft is passed on to its own duplicate, or has no
@@ -156,5 +156,5 @@ def ranked_plan(ranking: Ranking, moments: Moments, count: int, blocks: Blocks, 
     ends = torch.where(closes, given, torch.inf).flip(0).cummin(0).values.flip(0)
     kept = (1 - drop) * moments.plain[count - 1]
     stay = torch.addcmul(graded(moments.own, blocks.start, count - 2), ranking.draft, blocks.start ** (count - 1))
-    law = torch.addcmul(kept, drop, stay).mul_(count).addcmul_(ranking.draft, ends - given)
-    return Plan(law.index_select(0, ranking.position), BestOfBlock(ranking.position, blocks.number, drop))
+    probs = torch.addcmul(kept, drop, stay).mul_(count).addcmul_(ranking.draft, ends - given)
+    return Plan(probs.index_select(0, ranking.position), BestOfBlock(ranking.position, blocks.number, drop))

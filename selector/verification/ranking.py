@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from selector.verification.node_distributions import NodeLaws
+from selector.verification.node_distributions import NodeDistributions
 
 RADIX_SIZE = 1 << 15
 """From so many whole numbers on torch sorts by radix."""
@@ -33,13 +33,15 @@ class Ranking(NamedTuple):
     target_mass: Tensor
 
 
-def rankings(laws: NodeLaws, rows: Iterable[int]) -> dict[int, Ranking]:
-    """Rankings of some rows (and others that the laws remember)."""
-    return laws.remember("rankings", rows, lambda missing: {row: _rank_row(laws, row) for row in missing})
+def rankings(distributions: NodeDistributions, rows: Iterable[int]) -> dict[int, Ranking]:
+    """Rankings of some rows (and others that the distributions remember)."""
+    return distributions.remember(
+        "rankings", rows, lambda missing: {row: _rank_row(distributions, row) for row in missing}
+    )
 
 
-def _rank_row(laws: NodeLaws, row: int) -> Ranking:
-    target, draft = (law.double() for law in laws.columns(row))
+def _rank_row(distributions: NodeDistributions, row: int) -> Ranking:
+    target, draft = (probs.double() for probs in distributions.columns(row))
     return make_ranking(target, draft, rank(target, draft))
 
 

@@ -1,7 +1,7 @@
-"""The protocol of a node-local solver of the optimal transport problem with membership cost (OTLP).
+"""Protocol of a node-local solver of the optimal transport problem with membership cost (OTLP; arXiv 2602.16994).
 
-A solver turns `k` tokens, drafted independently from the draft's law, into one token whose law is the target's. Tree
-verification moves to the child that this token names, or ends with it.
+A solver turns `k` tokens, drafted independently from the draft's distribution, into one token whose distribution is the
+target's. Tree verification moves to the child that this token names, or ends with it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from selector.verification.node_distributions import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeDistributions
+
+RowCount = tuple[int, int]
+"""A row, and the number `k` of drafts below it."""
 
 
 class Solution(NamedTuple):
-    """Law of the solver's output given the drafts.
+    """Distribution of the solver's output given the drafts (branching probabilities in arXiv 2602.16994).
 
     Attributes:
         branching: probability of each distinct drafted token, in order of first appearance.
         factor: off the drafted tokens the output follows `(p - factor * q)_+`, up to its mass.
-        proposal: law over the laws' columns that takes the place of `q` there; None for `q` itself.
+        proposal: distribution over the distributions' columns that takes the place of `q` there; None for `q` itself.
     """
 
     branching: dict[int, float]
@@ -29,16 +32,19 @@ class Solution(NamedTuple):
 
 
 class Solver(Protocol):
-    """One OTLP solver. `row` always means a row of `laws`."""
+    """One OTLP solver. `row` always means a row of `distributions`."""
 
     name: str
 
-    def solve(self, laws: NodeLaws, problems: Sequence[Drafts]) -> list[Solution]:
-        """Exact output laws, all problems together (vocabulary passes are shared). Each has a draft or more."""
+    def solve(self, distributions: NodeDistributions, problems: Sequence[Drafts]) -> list[Solution]:
+        """Exact output distributions of problems with one draft or more, which share vocabulary passes."""
         ...
 
-    def acceptance(self, laws: NodeLaws, pairs: Sequence[tuple[int, int]]) -> Sequence[float | None]:
-        """`P(output is a draft)` over random drafts for each `(row, k)`; None where it has no cheap exact form."""
+    def acceptance(self, distributions: NodeDistributions, pairs: Sequence[RowCount]) -> Sequence[float | None]:
+        """Acceptance rate (arXiv 2602.16994, definition 5.1): `P(output is a draft)` over random drafts.
+
+        One for each `(row, k)`; None where it has no cheap exact form.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""All node-local solvers by name."""
+"""Node-local solvers by name."""
 
 from __future__ import annotations
 

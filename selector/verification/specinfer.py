@@ -1,4 +1,7 @@
-"""SpecInfer: recursive rejection sampling over the drafts in random order."""
+"""SpecInfer: recursive rejection sampling over the drafts in random order (Miao et al. 2024).
+
+Branching probabilities as in arXiv 2602.16994, algorithm 14, with the acceptance *after* `i` rejections at step `i`.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from selector.verification.node_distributions import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeDistributions
 from selector.verification.nss import counts_by_row, values
-from selector.verification.solver import Solution, ratio, rows_with_choice, single
+from selector.verification.solver import RowCount, Solution, ratio, rows_with_choice, single
 
 NEGLIGIBLE_MASS = 1e-30
 
 
 class Chain(NamedTuple):
-    """After `i` rejections the target's law has become `(p - factors[i] q)_+ / masses[i]`."""
+    """After `i` rejections the target's distribution has become `(p - factors[i] q)_+ / masses[i]`."""
 
     factors: list[float]
     masses: list[float]
 
-    def law(self, rejections: int, target: float, draft: float) -> float:
-        """That law at a token; 0 where no mass is left, a state that only rounding can reach."""
+    def residual(self, rejections: int, target: float, draft: float) -> float:
+        """That residual distribution at a token; 0 where no mass is left, a state that only rounding can reach."""
         mass = self.masses[rejections]
         return max(0.0, target - self.factors[rejections] * draft) / mass if mass > 0 else 0.0
 
@@ -35,14 +38,14 @@ class SpecInfer:
 
     name = "specinfer"
 
-    def solve(self, laws: NodeLaws, problems: Sequence[Drafts]) -> list[Solution]:
-        chains = self.chains(laws, rows_with_choice(problems))
+    def solve(self, distributions: NodeDistributions, problems: Sequence[Drafts]) -> list[Solution]:
+        chains = self.chains(distributions, rows_with_choice(problems))
         return [
             self._solve(problem, chains[problem.row]) if len(problem.tokens) > 1 else single(problem)
             for problem in problems
         ]
 
-    def chains(self, laws: NodeLaws, lengths: Mapping[int, int]) -> dict[int, Chain]:
+    def chains(self, distributions: NodeDistributions, lengths: Mapping[int, int]) -> dict[int, Chain]:
         """Residual chains of rows up to `lengths[row]` rejections: `c_{i+1} = c_i + Z(c_i)`."""
         chains = {row: Chain([0.0], [1.0]) for row in lengths}
         for step in range(max(lengths.values(), default=0)):
@@ -50,7 +53,7 @@ class SpecInfer:
             for row in rows:
                 chains[row].factors.append(chains[row].factors[-1] + chains[row].masses[-1])
             for row, mass in zip(
-                rows, laws.positive_mass(rows, [chains[row].factors[-1] for row in rows]), strict=True
+                rows, distributions.positive_mass(rows, [chains[row].factors[-1] for row in rows]), strict=True
             ):
                 chains[row].masses.append(mass)
         return chains
@@ -73,37 +76,39 @@ class SpecInfer:
                     branching[token] += accepted
                     reach[state ^ (1 << position)] += share - accepted
         for token, (target, draft) in problem.distinct().items():
-            branching[token] += reach[0] * chain.law(count, target, draft)
+            branching[token] += reach[0] * chain.residual(count, target, draft)
         return Solution(branching, chain.factors[count])
 
     def _accept(self, problem: Drafts, chain: Chain) -> list[list[float]]:
         """Acceptance of each draft after each number of rejections."""
         drafts = list(zip(problem.target, problem.draft, strict=True))
         return [
-            [ratio(chain.law(rejections, target, draft), draft) for target, draft in drafts]
+            [ratio(chain.residual(rejections, target, draft), draft) for target, draft in drafts]
             for rejections in range(len(drafts))
         ]
 
-    def acceptance(self, laws: NodeLaws, pairs: Sequence[tuple[int, int]]) -> list[float]:
+    def acceptance(self, distributions: NodeDistributions, pairs: Sequence[RowCount]) -> list[float]:
         """`1 - Z(c_k) + sum (p - c_k q)_+ (1 - M)`, `M = prod_{i<k} (1 - (q - p_i)_+ / D_i)`.
 
         `D_i = sum (q - p_i)_+` equals `Z(c_{i+1}) / Z(c_i)`: the mass rejected is the mass left over.
         """
         counts = {row: max(wanted) for row, wanted in counts_by_row(pairs).items()}
-        chains = self.chains(laws, counts)
+        chains = self.chains(distributions, counts)
         rates = {}
         for row, largest in counts.items():
-            rates.update({(row, k): rate for k, rate in enumerate(_rates(laws, row, chains[row], largest), start=1)})
+            rates.update(
+                {(row, k): rate for k, rate in enumerate(_rates(distributions, row, chains[row], largest), start=1)}
+            )
         return values(rates, pairs)
 
 
-def _rates(laws: NodeLaws, row: int, chain: Chain, largest: int) -> list[Tensor]:
+def _rates(distributions: NodeDistributions, row: int, chain: Chain, largest: int) -> list[Tensor]:
     """Acceptance rates of `k = 1 .. largest` drafts.
 
     A stage without mass is never left: everything is accepted. So is, for all that a rate can tell, one whose mass is
     so small that its reciprocal overflows float32.
     """
-    target, draft = laws.columns(row)
+    target, draft = distributions.columns(row)
     rates = [target.new_tensor(1 - chain.masses[1])]
     if largest == 1:
         return rates

@@ -1,4 +1,7 @@
-"""SpecTr (K-SEQ): accept drafts in order against an inflated draft law, with one residual for all."""
+"""SpecTr (K-SEQ): accept drafts in order against an inflated draft distribution, with one residual for all.
+
+Sun et al. 2023; `rho` as in arXiv 2602.16994, appendix B.3.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,20 @@ import torch
 from torch import Tensor
 
 from selector.verification.naive import Naive
-from selector.verification.node_distributions import Drafts, NodeLaws
+from selector.verification.node_distributions import Drafts, NodeDistributions
 from selector.verification.nss import counts_by_row
 from selector.verification.ranking import ascending, prefix_sums
-from selector.verification.solver import Solution, ratio, single
+from selector.verification.solver import RowCount, Solution, ratio, single
 
 BISECTIONS = 60
 """Down to float64's resolution of `rho`. Below the root the solver is not lossless, so the upper end is taken."""
 
-Pair = tuple[int, int]
 
+class Inflation(NamedTuple):
+    """Factor `rho` on the draft distribution, the root of `Z(rho) = D(rho)^k`, and `Z` and `D` there.
 
-class Root(NamedTuple):
-    """`rho`, the root of `Z(rho) = D(rho)^k`, with `Z = sum (p - rho q)_+` and `D = sum (q - p / rho)_+` there."""
+    `Z = sum (p - rho q)_+`, `D = sum (q - p / rho)_+`.
+    """
 
     rho: float
     mass: float
@@ -33,46 +37,46 @@ class SpecTr:
 
     name = "spectr"
 
-    def solve(self, laws: NodeLaws, problems: Sequence[Drafts]) -> list[Solution]:
+    def solve(self, distributions: NodeDistributions, problems: Sequence[Drafts]) -> list[Solution]:
         pairs = [(problem.row, len(problem.tokens)) for problem in problems]
-        roots = find_roots(laws, [pair for pair in pairs if pair[1] > 1])
+        inflations = find_inflations(distributions, [pair for pair in pairs if pair[1] > 1])
         return [
-            self._solve(problem, roots[pair]) if pair[1] > 1 else single(problem)
+            self._solve(problem, inflations[pair]) if pair[1] > 1 else single(problem)
             for problem, pair in zip(problems, pairs, strict=True)
         ]
 
-    def _solve(self, problem: Drafts, root: Root) -> Solution:
+    def _solve(self, problem: Drafts, inflation: Inflation) -> Solution:
         branching, left = dict.fromkeys(problem.tokens, 0.0), 1.0
         for token, target, draft in zip(problem.tokens, problem.target, problem.draft, strict=True):
-            accept = ratio(target, root.rho * draft)
+            accept = ratio(target, inflation.rho * draft)
             branching[token] += left * accept
             left *= 1 - accept
         for token, (target, draft) in problem.distinct().items():
-            if root.mass > 0:
-                branching[token] += left * max(0.0, target - root.rho * draft) / root.mass
-        return Solution(branching, root.rho)
+            if inflation.mass > 0:
+                branching[token] += left * max(0.0, target - inflation.rho * draft) / inflation.mass
+        return Solution(branching, inflation.rho)
 
-    def acceptance(self, laws: NodeLaws, pairs: Sequence[Pair]) -> list[float]:
+    def acceptance(self, distributions: NodeDistributions, pairs: Sequence[RowCount]) -> list[float]:
         """`1 - D(rho)^k`: at the root no token with a residual can be rejected, so that residuals never hit a draft."""
         singles = [pair for pair in pairs if pair[1] == 1]
-        rates = dict(zip(singles, Naive().acceptance(laws, singles), strict=True))
-        roots = find_roots(laws, [pair for pair in pairs if pair[1] > 1])
-        rates.update((pair, 1 - root.rejection ** pair[1]) for pair, root in roots.items())
+        rates = dict(zip(singles, Naive().acceptance(distributions, singles), strict=True))
+        inflations = find_inflations(distributions, [pair for pair in pairs if pair[1] > 1])
+        rates.update((pair, 1 - inflation.rejection ** pair[1]) for pair, inflation in inflations.items())
         return [rates[pair] for pair in pairs]
 
 
-def find_roots(laws: NodeLaws, pairs: Sequence[Pair]) -> dict[Pair, Root]:
-    """Roots of `(row, k)` pairs, `k >= 2`, in `[1, k]` (and of others that the laws remember)."""
-    return laws.remember("spectr roots", pairs, lambda missing: _find_roots(laws, missing))
+def find_inflations(distributions: NodeDistributions, pairs: Sequence[RowCount]) -> dict[RowCount, Inflation]:
+    """Inflations of `(row, k)` pairs, `k >= 2`, in `[1, k]` (and of others that the distributions remember)."""
+    return distributions.remember("spectr inflations", pairs, lambda missing: _find_inflations(distributions, missing))
 
 
-def _find_roots(laws: NodeLaws, pairs: Sequence[Pair]) -> dict[Pair, Root]:
+def _find_inflations(distributions: NodeDistributions, pairs: Sequence[RowCount]) -> dict[RowCount, Inflation]:
     """Two transfers for all rows: the linear pieces that hold the roots, and the masses there."""
     rows = counts_by_row(pairs)
-    columns = {row: (target.double(), draft.double()) for row in rows for target, draft in [laws.columns(row)]}
-    pieces: dict[Pair, Tensor] = {}
+    columns = {row: (target.double(), draft.double()) for row in rows for target, draft in [distributions.columns(row)]}
+    pieces: dict[RowCount, Tensor] = {}
     for row, counts in rows.items():
-        found = linear_pieces(*columns[row], laws.outside(row), sorted(counts))
+        found = linear_pieces(*columns[row], distributions.outside(row), sorted(counts))
         pieces.update(((row, count), piece) for count, piece in zip(sorted(counts), found, strict=True))
     rhos = {
         pair: upper_end(pair[1], *piece)
@@ -84,13 +88,13 @@ def _find_roots(laws: NodeLaws, pairs: Sequence[Pair]) -> dict[Pair, Root]:
         surplus = torch.add(target, draft, alpha=-rho)
         masses.append(torch.stack([surplus.clamp(min=0).sum(), surplus.clamp_(max=0).sum()]))
     return {
-        (row, count): Root(rho, min(1.0, laws.outside(row) + above), min(1.0, -below / rho))
+        (row, count): Inflation(rho, min(1.0, distributions.outside(row) + above), min(1.0, -below / rho))
         for ((row, count), rho), (above, below) in zip(rhos.items(), torch.stack(masses).tolist(), strict=True)
     }
 
 
 def linear_pieces(target: Tensor, draft: Tensor, outside: float, counts: Sequence[int]) -> list[Tensor]:
-    """For each `k` (ascending) the piece between neighbouring ratios `p / q` that holds the root.
+    """For each `k` (ascending) the piece between neighbouring ratios `p / q` that holds the inflation.
 
     A piece is `low, high`, its ends; `p, q` masses of the tokens above it; those of the tokens below it. Only tokens
     with `q < p < k q` change sides, so that only these are sorted; the others are two sums each.
@@ -101,10 +105,10 @@ def linear_pieces(target: Tensor, draft: Tensor, outside: float, counts: Sequenc
     order = ascending(ratios)
     ratios, mixed = ratios.index_select(0, order), mixed.index_select(0, order)
     sides = []
-    for law, extra in ((target, outside), (draft, 0.0)):
-        sorted_law = law.index_select(0, mixed)
-        upper = prefix_sums(sorted_law.flip(0)).flip(0) + (torch.dot(law, above.double()) + extra)
-        sides.append((upper, prefix_sums(sorted_law) + torch.dot(law, below.double())))
+    for probs, extra in ((target, outside), (draft, 0.0)):
+        sorted_probs = probs.index_select(0, mixed)
+        upper = prefix_sums(sorted_probs.flip(0)).flip(0) + (torch.dot(probs, above.double()) + extra)
+        sides.append((upper, prefix_sums(sorted_probs) + torch.dot(probs, below.double())))
     (target_above, target_below), (draft_above, draft_below) = sides
     ends = torch.nn.functional.pad(ratios, (1, 1), value=1.0)
     mass = target_above[:-1] - ratios * draft_above[:-1]

@@ -1,7 +1,8 @@
-"""The all-rejected trajectory of Traversal Verification: weights and residuals while drafts are removed one by one.
+"""Residual chain of drafts that are removed one by one, shared by Traversal Verification and RRSw.
 
-A rejection leads to one next state only, so the trajectory on which everything before a node was rejected is fixed by
-the tree, and the law of the outcome is a finite sum over it.
+Weng et al. 2025 (Traversal Verification), in scalar form. A rejection leads to one next state only, so the trajectory
+on which everything before a node was rejected is fixed by the tree, and the distribution of the outcome is a finite
+sum over it.
 """
 
 from __future__ import annotations
@@ -9,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from selector.verification.node_distributions import LARGEST_FACTOR, NodeLaws
+from selector.verification.node_distributions import LARGEST_FACTOR, NodeDistributions
 
 
 @dataclass
 class Visit:
-    """A node on the one trajectory that matters, the one on which everything before it was rejected.
-
-    A rejection leads to one next state only, so this trajectory is fixed by the tree.
+    """State of a node on the trajectory on which everything before it was rejected.
 
     Attributes:
-        row: of the node's laws.
+        row: of the node's distributions.
         target, draft: probability of the node's own token in its parent's rows.
         children: distinct children in order of first appearance.
         weight: entry weight `w`; 0 is a dead node, with everything below it.
@@ -58,7 +57,7 @@ class Visit:
         return numerator / denominator
 
     def next_factor(self, step: int, draft_total: float) -> float:
-        """`c_{i+1} = c_i + (Z(c_i) + slack) / m_i`; no draft mass left (one-hot law) cuts everything drafted."""
+        """`c_{i+1} = c_i + (Z(c_i) + slack) / m_i`; without draft mass left (one-hot) it cuts everything drafted."""
         remaining = self.remaining(step, draft_total)
         if remaining <= 0:
             return LARGEST_FACTOR
@@ -72,7 +71,7 @@ class Visit:
         return max(draft_total - sum(drafts[:step]), sum(drafts[step:])) / draft_total
 
 
-def descend(laws: NodeLaws, roots: Sequence[Visit]) -> None:
+def descend(distributions: NodeDistributions, roots: Sequence[Visit]) -> None:
     """Fill in weights, factors and masses below `roots` (whose weights are given), level by level.
 
     One vocabulary pass for each further distinct child on a level, and one at the end for all nodes' last masses.
@@ -80,10 +79,10 @@ def descend(laws: NodeLaws, roots: Sequence[Visit]) -> None:
     level, seen = list(roots), []
     while level:
         alive = [visit for visit in level if visit.weight > 0 and visit.children]
-        totals = laws.draft_totals(visit.row for visit in alive if len(visit.children) > 1)
+        totals = distributions.draft_totals(visit.row for visit in alive if len(visit.children) > 1)
         for step in range(max((len(visit.children) for visit in alive), default=0)):
             active = [visit for visit in alive if len(visit.children) > step]
-            add_masses(laws, active)
+            add_masses(distributions, active)
             for visit in active:
                 total = totals.get(visit.row, 1.0)
                 visit.children[step].weight = visit.entry_weight(step, total)
@@ -91,12 +90,12 @@ def descend(laws: NodeLaws, roots: Sequence[Visit]) -> None:
         seen += alive
         level = [child for visit in level for child in visit.children]
     # A node of weight 1 is accepted for sure in its turn: its last mass is not needed.
-    add_masses(laws, [visit for visit in seen if visit.weight < 1])
+    add_masses(distributions, [visit for visit in seen if visit.weight < 1])
 
 
-def add_masses(laws: NodeLaws, visits: Sequence[Visit]) -> None:
+def add_masses(distributions: NodeDistributions, visits: Sequence[Visit]) -> None:
     """Append `Z` of the last factor where it is missing."""
     missing = [visit for visit in visits if len(visit.masses) < len(visit.factors)]
-    masses = laws.positive_mass([visit.row for visit in missing], [visit.factors[-1] for visit in missing])
+    masses = distributions.positive_mass([visit.row for visit in missing], [visit.factors[-1] for visit in missing])
     for visit, mass in zip(missing, masses, strict=True):
         visit.masses.append(mass)

@@ -84,7 +84,7 @@ class World:
         length = expansion.max_depth + 1
         emitted: dict[tuple[int, ...], float] = {}
         for weight, tree, target in self.trees(expansion):
-            outcome = verifier.outcome(tree, target)
+            outcome = verifier.distribution(tree, target)
             tokens = tree.tokens.tolist()
             for node, row in enumerate(outcome.tolist()):
                 path = prefix_of(tree.topology, tokens, node)

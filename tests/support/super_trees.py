@@ -11,7 +11,7 @@ from selector.trees.efficiency import label_drawing
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.super_tree_view import Drawing, Nodes
 from selector.trees.topology import Topology
-from selector.verification.node_distributions import NodeLaws
+from selector.verification.node_distributions import NodeDistributions
 
 
 @dataclass
@@ -36,7 +36,7 @@ class SuperTree:
 
     def drawing(self, target_probs: Tensor, limits: Expansion) -> Drawing:
         """The drawing to label; `target_probs` is `[nodes, vocab]`."""
-        laws = NodeLaws(target_probs, self.draft_probs, self.support)
+        laws = NodeDistributions(target_probs, self.draft_probs, self.support)
         return Drawing(Nodes(laws, self.topology.parents, self.tokens.tolist()), self.trunk, self.branches, limits)
 
 

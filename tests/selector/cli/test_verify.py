@@ -34,7 +34,7 @@ def run(config: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_sound_pair(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(config, monkeypatch) == 0
     out = capsys.readouterr().out
-    for check, count in {"vocabulary": 1, "greedy text": 3, "sampled law": 1, "control": 4}.items():
+    for check, count in {"vocabulary": 1, "greedy text": 3, "sampled distribution": 1, "control": 4}.items():
         assert sum(line.strip().startswith(check) for line in out.splitlines()) == count
     assert out.count("caught") == 4
     assert "Decoding is lossless here" in out

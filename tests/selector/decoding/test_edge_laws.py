@@ -98,7 +98,7 @@ def test_outcomes_are_laws_on_the_support(name: str, kind: str, dtype: torch.dty
     for seed, expansion in enumerate(TREES):
         tree, target = one_step(kind, expansion, dtype, device, seed)
         assert tree.draft_probs.dtype == target.dtype == torch.float32
-        outcome = verifier.outcome(tree, target)
+        outcome = verifier.distribution(tree, target)
         assert bool(outcome.isfinite().all())
         assert bool((outcome >= 0).all())
         assert abs(float(outcome.double().sum()) - 1) < 1e-5
@@ -106,7 +106,7 @@ def test_outcomes_are_laws_on_the_support(name: str, kind: str, dtype: torch.dty
         dead = torch.tensor(off_support(tree, target), device=device)
         assert not bool(outcome[dead].any())
         exact = DraftTree(tree.topology, tree.tokens, tree.draft_probs.double())
-        torch.testing.assert_close(outcome.double(), verifier.outcome(exact, target.double()), atol=1e-5, rtol=0)
+        torch.testing.assert_close(outcome.double(), verifier.distribution(exact, target.double()), atol=1e-5, rtol=0)
         generator = torch.Generator(device).manual_seed(seed)
         for _ in range(5):
             node, bonus = verifier.verify(tree, target, generator)

@@ -47,7 +47,7 @@ def test_lossless(architecture: str, dtype: str) -> None:
     }
     assert verdicts.pop("greedy text") <= ({IDENTICAL} if dtype == "float32" else {IDENTICAL, NEAR_TIE})
     assert verdicts.pop("control") == {CAUGHT}
-    assert verdicts == {name: {OK} for name in ("vocabulary", "tree logits", "cache", "sampled law")}
+    assert verdicts == {name: {OK} for name in ("vocabulary", "tree logits", "cache", "sampled distribution")}
     assert row(architecture, tiny_model(architecture)) in TABLE, row(architecture, tiny_model(architecture))
 
 

@@ -18,7 +18,7 @@ from selector.losslessness.broken_decoders import AlwaysAccept, KeptRows, WrongP
 from selector.losslessness.check_pair import check_settings
 from selector.losslessness.finding import BLIND, CAUGHT, DIVERGENT, IDENTICAL, OK, Finding, control, print_findings
 from selector.losslessness.model_checks import check_passes, check_text, check_vocabulary
-from selector.losslessness.sampled_distribution import BOUND, LEAST, Cells, check_law
+from selector.losslessness.sampled_distribution import BOUND, LEAST, Cells, check_distribution
 from tests.support.tiny_models import disturbed, tiny_model
 
 PROMPT, TREE = [5, 9, 33], (3, 1, 2)
@@ -53,20 +53,20 @@ def test_broken_laws(pair: Any) -> None:
     cells = Cells(pair.target, PROMPT, sampling, 200)
     careless = AlwaysAccept()
     for verifier, expected in (("specinfer", OK), (careless, DIVERGENT)):
-        assert check_law("", Decoder(pair, verifier, TREE), PROMPT, sampling, cells, seeds).verdict == expected
+        assert check_distribution("", Decoder(pair, verifier, TREE), PROMPT, sampling, cells, seeds).verdict == expected
 
 
 def test_cells_are_a_partition_by_the_exact_law(pair: Any) -> None:
     """Texts of the exact law pass at nearly every seed; their cells are the ones that were counted on."""
     sampling, count = Sampling(1.0), 400
     cells = Cells(pair.target, PROMPT, sampling, count)
-    assert sum(cells.law.values()) == pytest.approx(1)
-    assert min(cells.law.values()) * count >= LEAST
+    assert sum(cells.probs.values()) == pytest.approx(1)
+    assert min(cells.probs.values()) * count >= LEAST
     chances = []
     for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
-        names = list(cells.law)
-        weights = torch.tensor([cells.law[name] for name in names], dtype=torch.float64)
+        names = list(cells.probs)
+        weights = torch.tensor([cells.probs[name] for name in names], dtype=torch.float64)
         drawn = torch.multinomial(weights, count, replacement=True, generator=generator).tolist()
         texts = [tuple(63 if token < 0 else token for token in names[index]) for index in drawn]
         known = [text for text in texts if len(text) == 3 and cells.cell_of(text) == text]

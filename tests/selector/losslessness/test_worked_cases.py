@@ -36,7 +36,7 @@ def test_worked_trees_on_a_device(case, device):
         expected = torch.zeros_like(target)
         for prefix, row in result["outcome"]:
             expected[nodes[tuple(prefix)]] = torch.tensor(row, dtype=torch.float64)
-        outcome = VERIFIERS[name].outcome(tree, target.to(device))
+        outcome = VERIFIERS[name].distribution(tree, target.to(device))
         torch.testing.assert_close(outcome.cpu(), expected, atol=1e-9, rtol=0)
         node, bonus = VERIFIERS[name].verify(tree, target.to(device), torch.Generator(device).manual_seed(1))
         assert expected[node, bonus] > 0

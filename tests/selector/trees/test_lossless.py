@@ -38,7 +38,7 @@ def test_three_tokens_and_interleaved_branches(name):
 @pytest.mark.parametrize("name", VERIFIERS)
 def test_outcome_is_a_law(name):
     for weight, tree, target in World(3, seed=13, zeros="td").trees(Expansion(2, 1, 1)):
-        outcome = VERIFIERS[name].outcome(tree, target)
+        outcome = VERIFIERS[name].distribution(tree, target)
         assert weight > 0
         assert abs(float(outcome.sum()) - 1) < 1e-12
         assert bool((outcome >= 0).all())

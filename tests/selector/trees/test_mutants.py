@@ -235,10 +235,10 @@ class GreedyWithTies(BestRanked):
     """Ranks by `min(1, p / q)`: the first drafted of equal ranks wins, while the law breaks ties by id."""
 
     def _look(self, node):
-        target, draft = self.laws.columns(node)
+        target, draft = self.distributions.columns(node)
         ratios = (target / draft).clamp(max=1.0)
         ranking = make_ranking(target, draft, ratios.argsort(stable=True))
-        self.laws.remember("rankings", [node], lambda _: {node: ranking})
+        self.distributions.remember("rankings", [node], lambda _: {node: ranking})
         look = super()._look(node)
         return look._replace(rank={child: float(ratios[self.tokens[child]]) for child in look.rank})
 

@@ -52,9 +52,9 @@ class InSingle:
     def __init__(self, verifier: Verifier) -> None:
         self.verifier = verifier
 
-    def outcome(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
+    def distribution(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
         tree = DraftTree(tree.topology, tree.tokens, tree.draft_probs.float())
-        return self.verifier.outcome(tree, target_probs.float()).double()
+        return self.verifier.distribution(tree, target_probs.float()).double()
 
 
 @pytest.mark.parametrize("name", VERIFIERS)
@@ -65,7 +65,7 @@ def test_random_laws(name: str, size: tuple[int, Expansion], data: st.DataObject
     world, verifier = DrawnWorld(vocab, data), VERIFIERS[name]
     total = 0.0
     for weight, tree, target in world.trees(expansion):
-        outcome = verifier.outcome(tree, target)
+        outcome = verifier.distribution(tree, target)
         assert bool(outcome.isfinite().all())
         assert bool((outcome >= 0).all())
         assert float(outcome.sum()) == pytest.approx(1, abs=1e-12)

@@ -22,7 +22,7 @@ def test_frequencies_match_the_outcome(name, monkeypatch):
     for (trunk, branches), dtype in zip(TREES, (torch.float32, torch.float64), strict=True):
         tree, target = world.tree(trunk, branches)
         tree.draft_probs, target = tree.draft_probs.to(dtype), target.to(dtype)
-        outcome = VERIFIERS[name].outcome(tree, target)
+        outcome = VERIFIERS[name].distribution(tree, target)
         decision = VERIFIERS[name].decide(tree, target)  # deterministic: once is enough
         monkeypatch.setattr(VERIFIERS[name], "decide", lambda *_, decision=decision: decision)
         generator = torch.Generator().manual_seed(5)
@@ -40,7 +40,7 @@ def test_same_seed_same_answer_and_inputs_unchanged(name):
     tree, target = World(3, seed=22).tree((1,), ((0, 1), (0, 2), (2, 2)))
     before = target.clone(), tree.draft_probs.clone(), tree.tokens.clone(), str(tree.topology)
     answers = [VERIFIERS[name].verify(tree, target, torch.Generator().manual_seed(3)) for _ in range(2)]
-    VERIFIERS[name].outcome(tree, target)
+    VERIFIERS[name].distribution(tree, target)
     VERIFIERS[name].expected_tokens(tree, target)
     assert answers[0] == answers[1]
     assert torch.equal(target, before[0])
@@ -57,11 +57,11 @@ def test_single_paths(name):
         world = World(4, seed=seed, zeros="td")
         for _, tree, target in world.trees(Expansion(1, 0, 1)):
             if name != "nss":
-                torch.testing.assert_close(VERIFIERS[name].outcome(tree, target), naive.outcome(tree, target))
+                torch.testing.assert_close(VERIFIERS[name].distribution(tree, target), naive.distribution(tree, target))
         like = VERIFIERS["bv"] if name in ("traversal", "bv", "gbv", "rbv") else naive
         for _, tree, target in world.trees(Expansion(1, 0, 2)):
             if name != "nss":
-                torch.testing.assert_close(VERIFIERS[name].outcome(tree, target), like.outcome(tree, target))
+                torch.testing.assert_close(VERIFIERS[name].distribution(tree, target), like.distribution(tree, target))
 
 
 def test_block_verification_is_never_below_naive():
@@ -114,7 +114,7 @@ KINDS = ["one-hot target", "one-hot draft", "equal", "disjoint", "top-p", "tiny"
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_laws(name, kind, dtype, device):
     tree, target = on_device(*extreme_tree(kind, dtype), device)
-    outcome = VERIFIERS[name].outcome(tree, target)
+    outcome = VERIFIERS[name].distribution(tree, target)
     assert bool(outcome.isfinite().all())
     assert bool((outcome >= 0).all())
     assert not bool(outcome[target == 0].any())
@@ -141,18 +141,18 @@ def test_reduced_support_changes_nothing(name, device):
     tree, target = extreme_tree("generic", torch.float64)
     tree.draft_probs[:, :2] = 0.0
     tree.draft_probs /= tree.draft_probs.sum(-1, keepdim=True)
-    whole = VERIFIERS[name].outcome(tree, target)
+    whole = VERIFIERS[name].distribution(tree, target)
     tree.support, tree.draft_probs = torch.arange(2, 5), tree.draft_probs[:, 2:5]
     tree, target = on_device(tree, target, device)
-    torch.testing.assert_close(VERIFIERS[name].outcome(tree, target).cpu(), whole, atol=1e-14, rtol=0)
+    torch.testing.assert_close(VERIFIERS[name].distribution(tree, target).cpu(), whole, atol=1e-14, rtol=0)
 
 
 @pytest.mark.parametrize("name", VERIFIERS)
 def test_float32_laws_that_sum_to_one_within_rounding(name):
     tree, target = extreme_tree("generic", torch.float64)
-    exact = VERIFIERS[name].outcome(tree, target)
+    exact = VERIFIERS[name].distribution(tree, target)
     tree.draft_probs, target = (tree.draft_probs * (1 - 5e-7)).float(), (target * (1 + 5e-7)).float()
-    torch.testing.assert_close(VERIFIERS[name].outcome(tree, target).double(), exact, atol=1e-5, rtol=0)
+    torch.testing.assert_close(VERIFIERS[name].distribution(tree, target).double(), exact, atol=1e-5, rtol=0)
 
 
 def test_names():

@@ -25,5 +25,5 @@ def test_the_first_round_covers_the_most(vocab: int) -> None:
         own, other = 2 * torch.randn(2, vocab, generator=generator, dtype=torch.float64)
         closeness = trial % 10 / 9  # from independent laws to equal ones
         target, draft = torch.softmax(own, 0), torch.softmax(closeness * own + (1 - closeness) * other, 0)
-        covered = float(torch.minimum(target, play(target, draft, draft).law).sum())
+        covered = float(torch.minimum(target, play(target, draft, draft).probs).sum())
         assert covered == pytest.approx(most_covered(target.tolist(), draft.tolist()), abs=1e-9)

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from selector.losslessness.worked_cases import drafts_of, solver_law
+from selector.losslessness.worked_cases import drafts_of, output_distribution
 from selector.verification.khisti import Khisti, Tournament, flattest_wins, play
-from selector.verification.node_distributions import NodeLaws
+from selector.verification.node_distributions import NodeDistributions
 from selector.verification.proposal import Plan, solve_with_plans
 from selector.verification.ranked import blocks_of, make_moments, ranked_plan
 from selector.verification.ranking import rankings
@@ -25,7 +25,7 @@ PAIRS = {
 
 
 def laws_of(pair, dtype=torch.float64):
-    return NodeLaws(*(torch.tensor([law], dtype=dtype) for law in PAIRS[pair]))
+    return NodeDistributions(*(torch.tensor([law], dtype=dtype) for law in PAIRS[pair]))
 
 
 def draft_lists(pair, count):
@@ -43,7 +43,7 @@ def test_output_law_is_the_targets_and_rate_is_exact(name, count, pair):
     laws, solver = laws_of(pair), SOLVERS[name]
     law, rate = torch.zeros(len(PAIRS[pair][0]), dtype=torch.float64), 0.0
     for tokens, weight in draft_lists(pair, count):
-        given = solver_law(solver, laws, tokens)
+        given = output_distribution(solver, laws, tokens)
         assert abs(float(given.sum()) - 1) < 1e-12
         law += weight * given
         rate += weight * float(given[sorted(set(tokens))].sum())
@@ -91,13 +91,13 @@ def test_positive_mass():
     draft[:, support] = torch.tensor([0.1, 0.2, 0.3, 0.4])
     factors = [0.7, 30.0]
     expected = [(target[row] - factors[row] * draft[row]).clamp(min=0).double().sum().item() for row in range(2)]
-    assert NodeLaws(target, draft[:, support], support).positive_mass([0, 1], factors) == pytest.approx(
+    assert NodeDistributions(target, draft[:, support], support).positive_mass([0, 1], factors) == pytest.approx(
         expected, abs=1e-6
     )
 
 
 def test_residual_without_mass_falls_back_to_the_target():
-    laws = NodeLaws(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.5, 0.5, 0.0]]))
+    laws = NodeDistributions(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.5, 0.5, 0.0]]))
     assert laws.residual(0, 1.0, [0]).tolist() == [0.5, 0.5, 0.0]
     assert laws.residual(0, 0.0, [0]).tolist() == [0.0, 0.5, 0.0]
 
@@ -120,7 +120,7 @@ def enumerated(laws, count, plan):
 def test_any_duels_and_any_blocks_are_lossless(seed):
     generator = torch.Generator().manual_seed(seed)
     target, draft = (torch.softmax(torch.randn(1, 5, generator=generator).double(), -1) for _ in range(2))
-    laws = NodeLaws(target, draft)
+    laws = NodeDistributions(target, draft)
     ranking = rankings(laws, [0])[0]
     moments = make_moments(ranking, 3)
     blocks = blocks_of(ranking, moments, 3, torch.tensor([True, False, True, False, False]))
@@ -130,7 +130,7 @@ def test_any_duels_and_any_blocks_are_lossless(seed):
     rounds, winner = [], draft[0]
     for _ in range(2):
         rounds.append(play(target[0], winner, draft[0], top=3))
-        winner = rounds[-1].law
+        winner = rounds[-1].probs
     torch.testing.assert_close(enumerated(laws, 3, Plan(winner, Tournament(rounds)))[0], target[0], atol=1e-12, rtol=0)
 
 
@@ -138,7 +138,7 @@ def test_any_duels_and_any_blocks_are_lossless(seed):
 def test_khisti_is_optimal_for_two_drafts(seed):
     generator = torch.Generator().manual_seed(seed)
     target, draft = (torch.softmax(2 * torch.randn(1, 5, generator=generator).double(), -1) for _ in range(2))
-    laws = NodeLaws(target, draft)
+    laws = NodeDistributions(target, draft)
     rate = enumerated(laws, 2, Khisti().make_plans(laws, 0, [2])[2])[1]
     assert rate == pytest.approx(best_rate(target[0].tolist(), draft[0].tolist(), 2), abs=1e-12)
 
@@ -166,10 +166,10 @@ def test_residuals_of_almost_no_mass(name, mass):
     """Equal laws but for one token that the draft never draws: reciprocals of what is left must not overflow."""
     target = torch.tensor([[0.5, 0.5, mass, 0.0]], dtype=torch.float32)
     draft = torch.tensor([[0.5, 0.5, 0.0, 0.0]], dtype=torch.float32)
-    laws = NodeLaws(target, draft)
+    laws = NodeDistributions(target, draft)
     rates = SOLVERS[name].acceptance(laws, [(0, 1), (0, 2), (0, 3), (0, 4)])
     assert all(rate is None or (math.isfinite(rate) and 0 <= rate <= 1 + 1e-6) for rate in rates)
     for tokens in ([0, 1], [0, 0, 1], [1, 1, 1, 0]):
-        law = solver_law(SOLVERS[name], laws, tokens)
+        law = output_distribution(SOLVERS[name], laws, tokens)
         assert bool(law.isfinite().all())
         assert float(law.sum()) == pytest.approx(1, abs=1e-5)

@@ -6,20 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from selector.config import DecodeConfig, check_sampling
 from selector.errors import UserError
 
 NUCLEUS_CANDIDATES = (64, 1024, 8192)
-TEMPERATURES = 1e-37, 1e37  # float32 holds these and their reciprocals; the laws beyond are the same up to rounding
+TEMPERATURES = 1e-37, 1e37
+"""float32 holds these and their reciprocals; the distributions beyond are the same up to rounding."""
 
 
 @dataclass(frozen=True)
 class Sampling:
     """How logits are warped: temperature, then top-k, then top-p, the order of transformers' `generate`.
 
-    `temperature == 0` is greedy decoding: the law is one-hot at the argmax. `top_k == 0` keeps all tokens.
+    `temperature == 0` is greedy decoding: the distribution is one-hot at the argmax. `top_k == 0` keeps all tokens.
     """
 
     temperature: float = 1.0
@@ -35,8 +37,8 @@ class Sampling:
         return cls(settings.temperature, settings.top_p, settings.top_k)
 
 
-def warp(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Law of the next token, float32 (float64 stays), shape of `logits [..., vocab]`; rows sum to 1."""
+def warp(logits: Float[Tensor, "*rows vocab"], sampling: Sampling) -> Float[Tensor, "*rows vocab"]:
+    """Distribution of the next token, float32 (float64 stays); rows sum to 1."""
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if sampling.temperature == 0:
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
@@ -50,8 +52,8 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
     return torch.softmax(logits, -1)
 
 
-def undefined(probs: Tensor) -> list[int]:
-    """Rows of `probs [rows, vocab]`, as `warp` makes them, that are no distribution.
+def undefined(probs: Float[Tensor, "rows vocab"]) -> list[int]:
+    """Rows of `probs`, as `warp` makes them, that are no distribution.
 
     Their logits held NaN, infinity, or nothing but minus infinity. Softmax spreads that over the whole row, so the
     first column tells. Greedy rows always are a distribution: the largest of such logits is NaN, as for transformers.
@@ -60,8 +62,8 @@ def undefined(probs: Tensor) -> list[int]:
     return rows
 
 
-def refuse_undefined(probs: Tensor, model: str) -> None:
-    """A UserError if a row of the `model`'s `probs [rows, vocab]` is no distribution."""
+def refuse_undefined(probs: Float[Tensor, "rows vocab"], model: str) -> None:
+    """A UserError if a row of the `model`'s `probs` is no distribution."""
     if undefined(probs):
         raise UserError(
             f"{model} gives no distribution for the next token (its logits hold NaN or infinity): "
@@ -69,7 +71,7 @@ def refuse_undefined(probs: Tensor, model: str) -> None:
         )
 
 
-def _outside_nucleus(logits: Tensor, top_p: float) -> Tensor:
+def _outside_nucleus(logits: Float[Tensor, "*rows vocab"], top_p: float) -> Bool[Tensor, "*rows vocab"]:
     """True for the tokens that transformers' TopPLogitsWarper removes: those above them hold `top_p` already.
 
     On a CPU sorting a vocabulary costs many times a softmax, so more and more of the top tokens are looked at
@@ -91,27 +93,32 @@ def _outside_nucleus(logits: Tensor, top_p: float) -> Tensor:
     return removed.view_as(logits)
 
 
-def draw(probs: Tensor, generator: torch.Generator | None = None, rows: Tensor | None = None) -> Tensor:
-    """One token a row of `probs [laws, vocab]`; `[laws]`, int64.
-
-    With `rows [draws]` the i-th token is drawn from law `rows[i]` instead; `[draws]`. See `quantile`.
-    """
+def draw(
+    probs: Float[Tensor, "distributions vocab"],
+    generator: torch.Generator | None = None,
+    rows: Int[Tensor, " draws"] | None = None,
+) -> Int[Tensor, " draws"]:
+    """One token from each distribution, or with `rows` the i-th token from distribution `rows[i]`. See `quantile`."""
     count = len(probs) if rows is None else len(rows)
     uniform = torch.rand(count, 1, dtype=torch.float64, generator=generator, device=probs.device)
     return quantile(probs, uniform[:, 0], rows)
 
 
-def quantile(probs: Tensor, uniform: Tensor, rows: Tensor | None = None) -> Tensor:
-    """Inverse CDFs of `probs [laws, vocab]` at `uniform [draws]`, with float64 prefix sums; `[draws]`, int64.
+def quantile(
+    probs: Float[Tensor, "distributions vocab"],
+    uniform: Float[Tensor, " draws"],
+    rows: Int[Tensor, " draws"] | None = None,
+) -> Int[Tensor, " draws"]:
+    """Inverse CDFs at `uniform`, with float64 prefix sums.
 
-    Draw `i` is from law `i`, or from law `rows[i]`. A token of probability zero is never drawn, also when the
-    uniform number is 0 or the row sums to 1 - 1e-7.
+    Draw `i` is from distribution `i`, or from distribution `rows[i]`. A token of probability zero is never drawn, also
+    when the uniform number is 0 or the row sums to 1 - 1e-7.
     """
     cumulative = probs.double().cumsum(-1)
     last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).to(torch.uint8).argmax(-1)
     points = uniform[:, None]
     cells: tuple[Any, Any] = (slice(None), 0)
-    if rows is not None:  # all draws of a law stand in its row of `points`: prefix sums are never copied
+    if rows is not None:  # all draws of a distribution stand in its row of `points`: prefix sums are never copied
         order = rows.argsort(stable=True)
         counts = torch.bincount(rows, minlength=len(probs))
         place = torch.empty_like(rows)

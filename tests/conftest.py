@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tests.support.shapes  # noqa: F401  first, as it checks what is imported after it
+
+# isort: split
 import json
 from pathlib import Path
 from typing import Any

@@ -105,9 +105,9 @@ class Coin:
         assert self._scored is not None
         return float(self._arms[self.arm].verifier.expected_tokens(*self._scored))
 
-    def outcome(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
+    def distribution(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
         """The outcome's distribution under the arm's verifier."""
-        return self._arms[self.arm].verifier.outcome(tree, target_probs)
+        return self._arms[self.arm].verifier.distribution(tree, target_probs)
 
     def expected_tokens(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
         """`E[tau + 1 | tree]` under the arm's verifier."""

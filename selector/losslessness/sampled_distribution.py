@@ -92,6 +92,6 @@ def check_distribution(
     chance = cells.p_value(texts)
     detail = (
         f"p = {chance:.2g} (bound {BOUND:g}), total variation {cells.total_variation(texts):.3f}, "
-        f"{len(texts)} texts of {HORIZON} tokens, {len(cells.law)} cells"
+        f"{len(texts)} texts of {HORIZON} tokens, {len(cells.probs)} cells"
     )
     return Finding("sampled distribution", subject, DIVERGENT if chance < BOUND else OK, detail)

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from selector.trees.block_paths import Proposal, Route, Router
+from selector.trees.block_paths import MakeRouter, Proposal, Route
 from selector.trees.draft_tree import DraftTree
 from selector.trees.verifier import Decision, TreeVerifier, tree_distributions
 from selector.verification.node_distributions import LARGEST_FACTOR, NodeDistributions
@@ -24,10 +25,10 @@ class Block(TreeVerifier):
     `w_i = min(1, w_{i-1} p / r)`, `S_i = sum (w_i p - r)_+`, with `r` the distribution of the path's next token.
     """
 
-    def __init__(self, name: str, router: type[Router]) -> None:
+    def __init__(self, name: str, router: MakeRouter) -> None:
         self.name, self.router = name, router
 
-    def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
+    def decide(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Decision:
         distributions, target, draft = tree_distributions(tree, target_probs)
         tokens = tree.tokens.tolist()
         lists = {node: children for node, children in enumerate(tree.topology.children) if children}
@@ -40,7 +41,7 @@ class Block(TreeVerifier):
             accepted[node] = arrive * (taken.acceptance(node) if node > 0 else 1.0)
             missed[node] = arrive - accepted[node]
 
-        def bonus(node: int) -> Tensor:
+        def bonus(node: int) -> Float[Tensor, " vocab"]:
             if node not in taken.route.chosen:
                 return target_probs[node]
             proposal = taken.route.proposals.get(node)
@@ -128,7 +129,7 @@ def path_masses(distributions: NodeDistributions, wanted: Sequence[tuple[int, Pr
             groups.setdefault(proposal, []).append(factor)
     sums = []
     for proposal, factors in groups.items():
-        target, probs = proposal.pair(distributions)
+        target, probs = proposal.with_target(distributions)
         sums += [torch.add(target, probs, alpha=-min(factor, LARGEST_FACTOR)).relu_().sum() for factor in factors]
     keys = [(proposal, factor) for proposal, factors in groups.items() for factor in factors]
     found = dict(zip(keys, torch.stack(sums).tolist() if sums else [], strict=True))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from selector.verification.node_distributions import Drafts, NodeDistributions
@@ -20,12 +21,14 @@ ChildLists = Mapping[int, Sequence[int]]
 class Proposal(Protocol):
     """A distribution of the next token that is not the draft's; equal ones are equal values."""
 
-    def pair(self, distributions: NodeDistributions) -> tuple[Tensor, Tensor]:
+    def with_target(
+        self, distributions: NodeDistributions
+    ) -> tuple[Float[Tensor, " columns"], Float[Tensor, " columns"]]:
         """Target distribution and this distribution, float64, both over the columns in one order or another."""
         ...
 
-    def probs(self, distributions: NodeDistributions) -> Tensor:
-        """`[columns]`, in the columns' order."""
+    def probs(self, distributions: NodeDistributions) -> Float[Tensor, " columns"]:
+        """This distribution in the columns' order."""
         ...
 
     def __hash__(self) -> int: ...
@@ -48,11 +51,13 @@ class Route(NamedTuple):
 class Router(Protocol):
     """A rule whose next token, given the path so far, follows a known distribution."""
 
-    def __init__(self, distributions: NodeDistributions, tokens: Sequence[int]) -> None: ...
-
     def routes(self, trees: Sequence[ChildLists]) -> list[Route]:
         """The route through each of some trees."""
         ...
+
+
+MakeRouter = Callable[[NodeDistributions, Sequence[int]], Router]
+"""A router for the distributions at some nodes, and the tokens of these."""
 
 
 class FirstBranch:
@@ -85,7 +90,9 @@ class GreedyDistribution(NamedTuple):
         low, high = (self.worse + self.through * below) / total, (self.worse + self.through * (below + draft)) / total
         return self._scale() * draft * sum(high**i * low ** (self.branches - 1 - i) for i in range(self.branches))
 
-    def pair(self, distributions: NodeDistributions) -> tuple[Tensor, Tensor]:
+    def with_target(
+        self, distributions: NodeDistributions
+    ) -> tuple[Float[Tensor, " columns"], Float[Tensor, " columns"]]:
         ranking = rankings(distributions, [self.row])[self.row]
         total = self.worse + self.through
         low = (ranking.mass[:-1] * (self.through / total)).add_(self.worse / total)
@@ -96,8 +103,10 @@ class GreedyDistribution(NamedTuple):
             probs = torch.addcmul(term, probs, high)
         return ranking.target, probs.mul_(ranking.draft).mul_(self._scale())
 
-    def probs(self, distributions: NodeDistributions) -> Tensor:
-        return self.pair(distributions)[1].index_select(0, rankings(distributions, [self.row])[self.row].position)
+    def probs(self, distributions: NodeDistributions) -> Float[Tensor, " columns"]:
+        return self.with_target(distributions)[1].index_select(
+            0, rankings(distributions, [self.row])[self.row].position
+        )
 
     def _scale(self) -> float:
         share = self.worse / (self.worse + self.through)
@@ -160,10 +169,12 @@ class PlannedDistribution(NamedTuple):
     row: int
     drafts: int
 
-    def pair(self, distributions: NodeDistributions) -> tuple[Tensor, Tensor]:
+    def with_target(
+        self, distributions: NodeDistributions
+    ) -> tuple[Float[Tensor, " columns"], Float[Tensor, " columns"]]:
         return distributions.columns(self.row)[0].double(), self.probs(distributions)
 
-    def probs(self, distributions: NodeDistributions) -> Tensor:
+    def probs(self, distributions: NodeDistributions) -> Float[Tensor, " columns"]:
         return Ranked().plans(distributions, [(self.row, self.drafts)])[self.row, self.drafts].probs
 
 

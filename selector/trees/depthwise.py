@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selector.trees.block import take
-from selector.trees.block_paths import FirstBranch, Router
+from selector.trees.block_paths import FirstBranch, MakeRouter
 from selector.trees.super_tree_view import ChildList, Drawing, Estimates, Reading, average_trees
 from selector.verification.solver import Solver, ratio
 from selector.verification.without_replacement import Visit, add_masses, descend
@@ -78,7 +78,7 @@ def solve_lists(drawing: Drawing, solver: Solver, lists: list[ChildList]) -> Lis
     }
 
 
-def block_estimates(drawing: Drawing, router: type[Router]) -> Estimates:
+def block_estimates(drawing: Drawing, router: MakeRouter) -> Estimates:
     """`g_d` = sum over nodes `u` of depth `d - 1` of `P(u taken) sum min(r_u, w_u p_u)`: BV, GBV and RBV."""
     weights = chain_weights(drawing)
     chain = block_chain(drawing, weights)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from selector.trees.topology import Topology
@@ -17,17 +18,17 @@ class DraftTree:
     Attributes:
         topology: nodes in breadth-first order, equal prefixes merged.
         tokens: `[nodes]`, int64; `tokens[0]` is the root token (the last token of the context).
-        draft_probs: `[nodes above the deepest level, columns]`, float32 or wider: row `u` is the distribution that each
-            entry of `topology.children[u]` was drawn from, independently. A row that is no distribution has no children.
+        draft_probs: of the nodes above the deepest level, float32 or wider: row `u` is the distribution that each entry
+            of `topology.children[u]` was drawn from, independently. A row that is no distribution has no children.
         support: `[columns]`, int64, ascending: the tokens of the columns; None when they are the vocabulary.
         draft_hidden: `[inner nodes, hidden_size]`, the draft's last hidden states; None when not kept.
     """
 
     topology: Topology
-    tokens: Tensor
-    draft_probs: Tensor
-    support: Tensor | None = None
-    draft_hidden: Tensor | None = None
+    tokens: Int[Tensor, " nodes"]
+    draft_probs: Float[Tensor, "drafted columns"]
+    support: Int[Tensor, " columns"] | None = None
+    draft_hidden: Float[Tensor, "inner hidden"] | None = None
 
     @property
     def undrafted(self) -> int:

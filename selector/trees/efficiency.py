@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from selector.trees.depthwise import block_estimates, traversal_estimates, walk_estimates
@@ -21,7 +22,9 @@ ESTIMATORS |= {block.name: partial(block_estimates, router=block.router) for blo
 ESTIMATORS["traversal"] = traversal_estimates
 
 
-def label_drawing(drawing: Drawing, space: ActionSpace, verifiers: Sequence[str]) -> dict[str, Tensor]:
+def label_drawing(
+    drawing: Drawing, space: ActionSpace, verifiers: Sequence[str]
+) -> dict[str, Float[Tensor, " actions"]]:
     """For each verifier `[actions]`, float64: unbiased estimates of `E[tau + 1]`, exact in the verification.
 
     Averages over drawings converge to each action's block efficiency at this root. One drawing serves all actions, so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jaxtyping import Float
 from torch import Tensor
 
 from selector.trees.draft_tree import DraftTree
@@ -14,7 +15,7 @@ class Traversal(TreeVerifier):
 
     name = "traversal"
 
-    def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
+    def decide(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Decision:
         tokens = tree.tokens.tolist()
         distributions, target, draft = tree_distributions(tree, target_probs)
         visits = self.make_visits(tree, target, draft)
@@ -26,7 +27,7 @@ class Traversal(TreeVerifier):
             accepted[visit.row] = remaining * acceptance
             remaining *= 1.0 - acceptance
 
-        def bonus(node: int) -> Tensor:
+        def bonus(node: int) -> Float[Tensor, " vocab"]:
             visit = visits[node]
             if not visit.children:
                 return target_probs[node]

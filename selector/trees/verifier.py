@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from selector.distributions import draw
@@ -29,21 +30,23 @@ class Verification(NamedTuple):
 class Verifier(Protocol):
     """A lossless verification algorithm.
 
-    `target_probs` is `[nodes, vocab]`: the target's warped distribution after each node. Inputs are never changed.
+    `target_probs` are the target's warped distributions after each node. Inputs are never changed.
     """
 
     name: str
 
-    def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
+    def verify(
+        self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"], generator: torch.Generator | None
+    ) -> Verification:
         """Sample (accepted node, bonus token)."""
         ...
 
-    def distribution(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
-        """`[nodes, vocab]`: probability of (accepted node, bonus token) given the tree; sums to 1."""
+    def distribution(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Float[Tensor, "nodes vocab"]:
+        """Probability of (accepted node, bonus token) given the tree; sums to 1."""
         ...
 
-    def expected_tokens(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
-        """`E[tau + 1 | tree]`, a scalar tensor."""
+    def expected_tokens(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Float[Tensor, ""]:
+        """`E[tau + 1 | tree]`."""
         ...
 
 
@@ -57,7 +60,7 @@ class Decision:
     """
 
     accepted: list[float]
-    bonus: Callable[[int], Tensor]
+    bonus: Callable[[int], Float[Tensor, " vocab"]]
 
 
 class TreeVerifier(ABC):
@@ -66,18 +69,20 @@ class TreeVerifier(ABC):
     name: str
 
     @abstractmethod
-    def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
+    def decide(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Decision:
         """The distribution of the accepted node and of the bonus token; inputs are never changed."""
 
-    def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
+    def verify(
+        self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"], generator: torch.Generator | None
+    ) -> Verification:
         """Sample (accepted node, bonus token)."""
         decision = self.decide(tree, target_probs)
         accepted = torch.tensor([decision.accepted], dtype=torch.float64, device=target_probs.device)
         node = int(draw(accepted, generator))
         return Verification(node, int(draw(decision.bonus(node)[None], generator)))
 
-    def distribution(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
-        """`[nodes, vocab]`: probability of (accepted node, bonus token) given the tree; sums to 1."""
+    def distribution(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Float[Tensor, "nodes vocab"]:
+        """Probability of (accepted node, bonus token) given the tree; sums to 1."""
         decision = self.decide(tree, target_probs)
         probs = torch.zeros_like(target_probs)
         for node, probability in enumerate(decision.accepted):
@@ -86,14 +91,16 @@ class TreeVerifier(ABC):
                 probs[node] = row / row.sum() * probability
         return probs
 
-    def expected_tokens(self, tree: DraftTree, target_probs: Tensor) -> Tensor:
-        """`E[tau + 1 | tree]`, a scalar tensor."""
+    def expected_tokens(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Float[Tensor, ""]:
+        """`E[tau + 1 | tree]`."""
         accepted = self.decide(tree, target_probs).accepted
         tokens = sum(p * (depth + 1) for p, depth in zip(accepted, tree.topology.depths, strict=True))
         return target_probs.new_tensor(tokens)
 
 
-def tree_distributions(tree: DraftTree, target_probs: Tensor) -> tuple[NodeDistributions, list[float], list[float]]:
+def tree_distributions(
+    tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]
+) -> tuple[NodeDistributions, list[float], list[float]]:
     """Distributions at a tree's nodes; and target and draft probability of each node's token (root: 1)."""
     distributions = NodeDistributions(target_probs, tree.draft_probs, tree.support)
     target, draft = distributions.at(tree.topology.parents[1:], tree.tokens[1:].tolist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jaxtyping import Float
 from torch import Tensor
 
 from selector.trees.draft_tree import DraftTree
@@ -23,7 +24,7 @@ class Walk(TreeVerifier):
         self.solver = solver
         self.name = solver.name
 
-    def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
+    def decide(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Decision:
         topology, tokens = tree.topology, tree.tokens.tolist()
         distributions, target, draft = tree_distributions(tree, target_probs)
         inner = [node for node, entries in enumerate(topology.children) if entries]
@@ -39,7 +40,7 @@ class Walk(TreeVerifier):
                 for child in dict.fromkeys(entries):
                     reach[child] = reach[node] * branching[tokens[child]]
 
-        def bonus(node: int) -> Tensor:
+        def bonus(node: int) -> Float[Tensor, " vocab"]:
             if node not in solutions:
                 return target_probs[node]
             solution = solutions[node]

@@ -41,7 +41,7 @@ class NodeDistributions:
         target_probs: `[rows or more, vocab]`, float32 or float64.
         draft_probs: `[rows or more, columns]`, same dtype and device.
         support: `[columns]` tokens, ascending, outside which every draft distribution is zero. Passes then read these
-            columns only, since `Z(c)` elsewhere is the target's mass there, whatever `c`. None: columns are the vocabulary.
+            columns only, since `Z(c)` elsewhere is the target's mass there, whatever `c`. None: the vocabulary.
     """
 
     def __init__(self, target_probs: Tensor, draft_probs: Tensor, support: Tensor | None = None) -> None:

@@ -35,7 +35,8 @@ def runs_directly(model: PreTrainedModel) -> bool:
     own = [body, body.norm, body.rotary_emb]
     for layer in body.layers:
         own += [layer, layer.self_attn, layer.mlp, layer.input_layernorm, layer.post_attention_layernorm]
-    if any(type(module).__module__ != type(model).__module__ for module in own):
+    home = type(model).__module__
+    if any({type(module).__module__, type(module).forward.__module__} != {home} for module in own):
         return False  # somebody's own layers
     if not all(siblings(layer.self_attn, "q_proj") and siblings(layer.mlp, "gate_proj") for layer in body.layers):
         return False

@@ -21,7 +21,7 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
-from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP, LlamaRMSNorm
 
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.cpu import cpu_forward
@@ -177,3 +177,9 @@ def test_what_somebody_made_of_a_model_is_what_runs(change: Any) -> None:
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-3)
         for engine in (direct, own):
             engine.keep([0])
+
+
+def test_a_class_with_another_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = LlamaMLP.forward
+    monkeypatch.setattr(LlamaMLP, "forward", lambda self, states: -original(self, states))
+    test_what_somebody_made_of_a_model_is_what_runs(lambda _: None)

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 from selector.distributions import Sampling
-from selector.latency import LatencyProfile
 
 Array = Tensor | NDArray[np.float32]
 FLOOR = 1e-10
@@ -46,10 +46,10 @@ class RootFeatures:
             leaves every warped law with one token.
     """
 
-    target_hidden: Tensor
-    draft_hidden_prev: Tensor
-    draft_hidden_root: Tensor
-    scalars: Tensor
+    target_hidden: Float[Tensor, " d_target"]
+    draft_hidden_prev: Float[Tensor, " d_draft"]
+    draft_hidden_root: Float[Tensor, " d_draft"]
+    scalars: Float[Tensor, " scalars"]
 
 
 class TargetLaw(NamedTuple):
@@ -71,12 +71,12 @@ class Previous:
     """Both models at the token before the root token; the draft's warped law is over its own tokens, `[columns]`."""
 
     target_law: TargetLaw
-    draft_probs: Tensor
-    target_hidden: Tensor
-    draft_hidden: Tensor
+    draft_probs: Float[Tensor, " columns"]
+    target_hidden: Float[Tensor, " d_target"]
+    draft_hidden: Float[Tensor, " d_draft"]
 
 
-def target_law(probs: Tensor, support: Tensor | None) -> TargetLaw:
+def target_law(probs: Float[Tensor, " vocab"], support: Int[Tensor, " columns"] | None) -> TargetLaw:
     """Read the target's law `[vocab]`; `support [columns]` are the draft's own tokens, all of them if None."""
     probs = probs.float()
     entropy = -float(probs @ _log(probs))
@@ -89,9 +89,9 @@ def target_law(probs: Tensor, support: Tensor | None) -> TargetLaw:
 def root_features(
     previous: Previous | None,
     *,
-    draft_probs: Tensor,
-    draft_logits: Tensor,
-    draft_hidden: Tensor,
+    draft_probs: Float[Tensor, " columns"],
+    draft_logits: Float[Tensor, " columns"],
+    draft_hidden: Float[Tensor, " d_draft"],
     target_hidden_size: int,
     context_length: int,
     sampling: Sampling,
@@ -156,12 +156,3 @@ def _array(values: Tensor) -> Array:
 def _log(law: Array) -> Array:
     """Natural logarithm, floored at 1e-10, so that disjoint supports give a large finite divergence."""
     return law.clamp(min=FLOOR).log_() if isinstance(law, Tensor) else np.log(np.maximum(law, FLOOR))
-
-
-def latency_scalars(context_length: Tensor, profile: LatencyProfile) -> Tensor:
-    """`[roots, 2]`, float32: log10 seconds of a draft and of a target pass of width 1 at `context_length [roots]`.
-
-    They are appended to the scalars at the network's input and never stored: a data set holds no time.
-    """
-    times = torch.stack([profile.draft_time(context_length, 1), profile.target_time(context_length, 1)], 1)
-    return times.clamp(min=1e-9).log10().float()

@@ -1,4 +1,4 @@
-"""The measured pass times of a machine, and the time of a decoding step with each action."""
+"""Pass times of a machine, as measured, and the time of a decoding step with each action."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Num
 from torch import Tensor
 
 from selector.artifacts import write_json
@@ -58,7 +59,7 @@ class LatencyProfile:
         return torch.from_numpy(np.interp(context.double().numpy(), self.contexts, self.plain_seconds))
 
     def step_time(self, context: Tensor, expansion: Expansion) -> Tensor:
-        """`T(l, a)` (paper, section 4, with the width of each pass): seconds of one step, `[roots]`, float64.
+        """`T(l, a)` (arXiv 2602.16994, section 4, with each pass's width): seconds of one step, `[roots]`, float64.
 
         A tree of depth `D` takes `D` draft passes: the first covers the root token, those up to the trunk's
         end one token, the others a whole level. The deepest level is not run through the draft.
@@ -90,7 +91,7 @@ class LatencyProfile:
         return _of_actions(self.chosen_time, context, space)
 
     def disturbance(self) -> str | None:
-        """A sentence where a pass took twice as long as the same one on a longer context: other work was in the way."""
+        """A warning if a pass took more than twice its time at a longer context (busy machine), else None."""
         for model, table in (("target", self.target_seconds), ("draft", self.draft_seconds)):
             for place, context in enumerate(self.contexts[:-1]):
                 for width, seconds, *longer in zip(self.widths, *table[place:], strict=True):
@@ -156,6 +157,15 @@ def _of_actions(seconds: Callable[[Tensor, Expansion], Tensor], context: Tensor,
     """`[roots, actions]`; equal contexts are looked up once."""
     lengths, inverse = torch.unique(context, return_inverse=True)
     return torch.stack([seconds(lengths, expansion) for expansion in space.expansions], 1)[inverse]
+
+
+def latency_scalars(context_length: Num[Tensor, " roots"], profile: LatencyProfile) -> Float[Tensor, "roots 2"]:
+    """Log10 seconds of a draft and of a target pass of width 1 at each `context_length`, float32.
+
+    They are appended to the scalars at the network's input and never stored: a data set holds no time.
+    """
+    times = torch.stack([profile.draft_time(context_length, 1), profile.target_time(context_length, 1)], 1)
+    return times.clamp(min=1e-9).log10().float()
 
 
 def _grid(name: str, values: Any) -> tuple[int, ...]:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from selector.artifacts import read_json, write_json, write_text
 from selector.errors import UserError
-from selector.features import HIDDEN, SCALARS, RootFeatures, latency_scalars
-from selector.latency import LatencyProfile
+from selector.features import HIDDEN, SCALARS, RootFeatures
+from selector.latency import LatencyProfile, latency_scalars
 from selector.network.checkpoint_config import REMEDY, CheckpointConfig, Head
 from selector.network.network import Inputs, Prediction, SelectorNetwork
 from selector.network.numpy_forward import SingleRoot, as_stored, is_linear

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
+from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from selector.features import HIDDEN, SCALARS
@@ -60,18 +61,18 @@ class NetworkShape:
 class Inputs(NamedTuple):
     """A batch of roots: three hidden blocks `[B, d]` and `[B, num_scalars + 2]` scalars, latency ones last."""
 
-    target_hidden: Tensor
-    draft_hidden_prev: Tensor
-    draft_hidden_root: Tensor
-    scalars: Tensor
+    target_hidden: Float[Tensor, "roots d_target"]
+    draft_hidden_prev: Float[Tensor, "roots d_draft"]
+    draft_hidden_root: Float[Tensor, "roots d_draft"]
+    scalars: Float[Tensor, "roots scalars"]
 
 
 class Prediction(NamedTuple):
     """The policy's logits and the expected tokens of a step, `[B, actions]`; their training mean, `[actions]`."""
 
-    policy_logits: Tensor
-    efficiency: Tensor
-    mean_efficiency: Tensor
+    policy_logits: Float[Tensor, "roots actions"]
+    efficiency: Float[Tensor, "roots actions"]
+    mean_efficiency: Float[Tensor, " actions"]
 
 
 def clipped(values: Array) -> Array:
@@ -97,13 +98,13 @@ class Standardise(nn.Module):
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("scale", torch.ones(size))
 
-    def fit(self, values: Tensor) -> None:
+    def fit(self, values: Float[Tensor, "roots size"]) -> None:
         """Take mean and deviation from `values [N, size]`; a constant column is mapped to zero."""
         deviation = values.double().std(0, correction=0).float()
         self.mean.copy_(values.double().mean(0))
         self.scale.copy_(torch.where(deviation > 1e-6 * (1 + self.mean.abs()), deviation, torch.inf))
 
-    def forward(self, values: Tensor) -> Tensor:
+    def forward(self, values: Float[Tensor, "roots size"]) -> Float[Tensor, "roots size"]:
         return standardised(values, self.mean, self.scale)
 
 
@@ -117,7 +118,7 @@ class Components(nn.Module):
         self.standardise = Standardise(size)
         self.register_buffer("directions", torch.zeros(count, size))
 
-    def fit(self, values: Tensor) -> None:
+    def fit(self, values: Float[Tensor, "roots size"]) -> None:
         """Set the buffers from `values [N, size]`; components that the data do not have stay zero."""
         self.standardise.fit(values)
         standardised = self.standardise(values)
@@ -128,7 +129,7 @@ class Components(nn.Module):
         self.directions.zero_()
         self.directions[:count] = scales[:, None] * directions.T
 
-    def forward(self, values: Tensor) -> Tensor:
+    def forward(self, values: Float[Tensor, "roots size"]) -> Float[Tensor, "roots components"]:
         components: Tensor = clipped(self.standardise(values) @ self.directions.T)
         return components
 
@@ -161,7 +162,7 @@ class RootEncoder(nn.Module):
             if name not in self._blocks:
                 scale[:, columns] = torch.inf
 
-    def forward(self, inputs: Inputs) -> Tensor:
+    def forward(self, inputs: Inputs) -> Float[Tensor, "roots width"]:
         hidden = [components(block) for components, block in zip(self.hidden, inputs[:-1], strict=True)]
         return torch.cat([*hidden, self.scalars(curves(inputs.scalars))], 1)
 
@@ -224,8 +225,8 @@ class SelectorNetwork(nn.Module):
         self.register_buffer("prices", torch.zeros(len(space)))
         self.register_buffer("longest", longest, persistent=False)
 
-    def set_linear(self, weight: Tensor, bias: Tensor) -> None:
-        """The linear model: `[actions, width]` and `[actions]`."""
+    def set_linear(self, weight: Num[Tensor, "actions width"], bias: Num[Tensor, " actions"]) -> None:
+        """Copy weights and constants of the linear model."""
         self.linear_weight.copy_(weight)
         self.linear_bias.copy_(bias)
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from selector.features import FLOAT16_MAX, HIDDEN, SCALARS, latency_scalars
-from selector.latency import LatencyProfile
+from selector.features import FLOAT16_MAX, HIDDEN, SCALARS
+from selector.latency import LatencyProfile, latency_scalars
 from selector.network.network import SHARPNESS, Components, SelectorNetwork, clipped, curves, standardised
 
 Floats = NDArray[np.float32]

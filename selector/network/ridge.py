@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold
 from torch import Tensor
@@ -17,8 +18,12 @@ FOLDS = 5
 SMALLEST_SPREAD = 0.02
 
 
-def label_deviation(efficiency: Tensor, standard_error: Tensor, train: Tensor) -> Tensor:
-    """`[N, actions]`: how far a label may lie from a prediction, `sqrt(between roots + own error)`.
+def label_deviation(
+    efficiency: Float[Tensor, "roots actions"],
+    standard_error: Float[Tensor, "roots actions"],
+    train: Bool[Tensor, " roots"],
+) -> Float[Tensor, "roots actions"]:
+    """How far a label may lie from a prediction, `sqrt(between roots + own error)`.
 
     The variance between roots is that of the `train [N]` (bool) roots. A root's own error is averaged with its
     action's mean error: the error of a few samples is itself noisy, and low where all of them failed early, so
@@ -31,7 +36,12 @@ def label_deviation(efficiency: Tensor, standard_error: Tensor, train: Tensor) -
 
 
 def fit_linear(
-    network: SelectorNetwork, inputs: Inputs, efficiency: Tensor, deviation: Tensor, times: Tensor, prompts: Tensor
+    network: SelectorNetwork,
+    inputs: Inputs,
+    efficiency: Float[Tensor, "roots actions"],
+    deviation: Float[Tensor, "roots actions"],
+    times: Float[Tensor, "roots actions"],
+    prompts: Int[Tensor, " roots"],
 ) -> float:
     """Fit encoder and linear model on training roots, and return the ridge penalty; see `fit_weights`."""
     network.encoder.fit(inputs)
@@ -39,7 +49,12 @@ def fit_linear(
 
 
 def fit_weights(
-    network: SelectorNetwork, encoded: Tensor, efficiency: Tensor, deviation: Tensor, times: Tensor, prompts: Tensor
+    network: SelectorNetwork,
+    encoded: Float[Tensor, "roots width"],
+    efficiency: Float[Tensor, "roots actions"],
+    deviation: Float[Tensor, "roots actions"],
+    times: Float[Tensor, "roots actions"],
+    prompts: Int[Tensor, " roots"],
 ) -> float:
     """Fit the linear model on training roots that are encoded already, and return the ridge penalty.
 

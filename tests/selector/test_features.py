@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from selector.distributions import Sampling
-from selector.features import SCALARS, Previous, RootFeatures, latency_scalars, root_features, target_law
-from selector.latency import LatencyProfile
+from selector.features import SCALARS, Previous, RootFeatures, root_features, target_law
+from selector.latency import LatencyProfile, latency_scalars
 from tests.support.distances import entropy, kl_divergence, l1_distance
 
 TARGET, DRAFT, ROOT = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.25, 0.5]), torch.tensor([1.0, 0.0, 0.0])

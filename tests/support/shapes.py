@@ -8,7 +8,7 @@ from typing import Any
 from beartype import beartype
 from jaxtyping import install_import_hook
 
-CHECKED = ["selector.distributions", "selector.trees"]
+CHECKED = ["selector.distributions", "selector.features", "selector.network", "selector.trees"]
 
 
 def check_tensors(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -62,6 +62,7 @@ def build_parser() -> Parser:
 def main(argv: list[str] | None = None) -> int:
     """Run a verb. Bad input prints one sentence and gives exit code 2. A flag may have hyphens for underscores."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler writes its stages to standard error
     words = sys.argv[1:] if argv is None else argv
     given = [re.sub(r"(?<=[a-z])-", "_", word) if re.fullmatch("--[a-z-]+", word) else word for word in words]
     parser = build_parser()

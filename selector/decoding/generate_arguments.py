@@ -39,7 +39,7 @@ WITHOUT_MEANING = {  # of beams, assistants, encoders and compiled passes, which
 SAMPLING_ONLY = {"min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"}
 OFF = {"guidance_scale": 1, "min_new_tokens": 0}  # values without effect that are not the defaults
 MODEL_INPUTS = {"attention_mask", "position_ids", "cache", "past_key_values", "use_cache", "logits_to_keep"}
-WAY_OUT = "leave it out, or call generate without custom_generate"
+WAY_OUT = "leave it out of the call and of the model's generation_config, or call generate without custom_generate"
 
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {

@@ -20,6 +20,7 @@ from selector.engine.huggingface import Pair
 from selector.engine.language_model import LanguageModel, prefill
 from selector.engine.reference_generate import transformers_generate
 from selector.engine.timing import TimedModel, Timer
+from selector.errors import UserError
 from selector.features import SCALARS
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
@@ -50,8 +51,10 @@ def measure_profile(
     Two rounds over the contexts, `repeats` times in each. Inside a round the passes of all widths and of both
     models take turns, so that a slow moment of the machine hits all of them; the first of each is thrown away.
     `verifier` is the one whose steps give the overhead; `action_space` and `inputs` are those of the network
-    behind `selector_seconds`; `progress` is told the share that is done.
+    behind `selector_seconds`; `progress` is told the share that is done. Contexts that the models have no positions
+    for are left out.
     """
+    contexts = fitting_contexts(pair, contexts, max(widths))
     timer, policy = Timer(pair.target.device), linear_selector(pair, action_space, inputs)
     rounds = [context for _ in range(2) for context in contexts]
     for done, context in enumerate(rounds, 1):
@@ -71,6 +74,15 @@ def measure_profile(
         selector_seconds=timer.median("selector"),
         machine=describe_machine(pair),
     )
+
+
+def fitting_contexts(pair: Pair, contexts: Sequence[int], width: int) -> list[int]:
+    """Those of `contexts` after which both models hold a tree of `width` rows, or one context that they hold."""
+    limits = [model.max_length for model in (pair.target, pair.draft) if model.max_length is not None]
+    longest = min(limits, default=max(contexts) + width) - max(width, PLAIN_TOKENS[1])
+    if longest < 1:
+        raise UserError(f"pair holds {min(limits)} tokens: a profile needs more than {max(width, PLAIN_TOKENS[1])}.")
+    return [context for context in contexts if context <= longest] or [longest]
 
 
 def describe_machine(pair: Pair) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig
+from transformers.utils import logging
 
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
@@ -80,9 +81,15 @@ def transformers_generate(
 
 @contextmanager
 def _without_defaults(model: Any) -> Iterator[None]:
-    """`generate` fills what a given config leaves open with the model's own settings; here it finds none."""
+    """`generate` fills what a given config leaves open with the model's own settings; here it finds none.
+
+    Its warnings are left out: assisted generation calls deprecated forms of itself.
+    """
     own, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         model.generation_config = own

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
-from selector.decoding.profiling import expansion_of_width, measure_profile
+from selector.decoding.profiling import expansion_of_width, fitting_contexts, measure_profile
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import build_early_exit
 from selector.engine.reference_generate import assistant, transformers_generate
+from selector.errors import UserError
 from selector.latency import LatencyProfile
 
 
@@ -33,6 +35,18 @@ def test_profile(target: HuggingFaceModel, draft: HuggingFaceModel, inputs: Any)
     assert min(profile.overhead_seconds) > 0 < profile.selector_seconds
     assert shares == [0.25, 0.5, 0.75, 1.0]
     assert profile.machine["dtype"] == "float32"
+
+
+def test_contexts_that_the_models_hold() -> None:
+    """GPT-2 and its like have as many positions as they have learned, and no more."""
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=32, n_positions=24, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+    models = [HuggingFaceModel(GPT2LMHeadModel(config).eval()) for _ in range(2)]
+    pair: Any = SimpleNamespace(target=models[0], draft=models[1], dtype=torch.float32)
+    assert measure_profile(pair, (3, 8, 64, 512), (1, 4), repeats=1).contexts == (3, 8)
+    assert fitting_contexts(pair, (64, 512), 16) == [8]
+    with pytest.raises(UserError, match="holds 24 tokens"):
+        fitting_contexts(pair, (64,), 64)
 
 
 def test_assisted_generation_takes_a_reduced_head(target: HuggingFaceModel) -> None:

@@ -48,14 +48,16 @@ def finish(process: subprocess.Popen[bytes]) -> None:
     assert process.returncode == 0, output.decode()
 
 
-def kill_after(process: subprocess.Popen[bytes], folder: Path, epochs: int) -> None:
-    """SIGKILL once the curve has as many epochs and more steps are under way."""
+def kill_after(
+    process: subprocess.Popen[bytes], folder: Path, epochs: int, number: int = signal.SIGKILL
+) -> tuple[int, str]:
+    """The exit code and the output after a signal, sent once the curve has as many epochs and more are under way."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         if (folder / "csv").exists() and len(read_curve(folder)) >= epochs and (folder / "last.ckpt").exists():
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            return
+            process.send_signal(number)
+            output, _ = process.communicate(timeout=120)
+            return process.returncode, output.decode()
         time.sleep(0.01)
     process.kill()
     raise AssertionError(f"the process ended before epoch {epochs}: {process.communicate()[0].decode()}")
@@ -70,6 +72,17 @@ def same_runs(left: RunFolder, right: RunFolder) -> None:
     best = [torch.load(run.verifier_folder("naive") / "best.ckpt", weights_only=True) for run in (left, right)]
     assert best[0]["epoch"] == best[1]["epoch"]
     assert all(torch.equal(tensor, best[1]["state_dict"][name]) for name, tensor in best[0]["state_dict"].items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_training_says_that_it_goes_on(number: int, code: int, data: Path, tmp_path: Path) -> None:
+    """Lightning by itself would end with 0 after SIGTERM and with 1, without a word, after Ctrl-C."""
+    returned, output = kill_after(start(data, tmp_path / "run"), tmp_path / "run" / "naive", 2, number)
+    assert returned == code, output
+    assert output.strip().endswith("ddte train: interrupted; the same command goes on from here.")
+    assert "Traceback" not in output
+    finish(start(data, tmp_path / "run"))
 
 
 @pytest.mark.slow

@@ -219,6 +219,18 @@ def test_folder_of_something_else_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert [entry.name for entry in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.parametrize("verb", ["run", "train", "export"])
+def test_an_output_that_is_a_file_or_lies_below_one_is_refused(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    flags = {"run": [], "train": ["--data", "x", "--profile", "y"], "export": ["--run", "x"]}[verb]
+    for out in [file / "below"] + [file] * (verb == "run"):
+        assert str(out) in refused(capsys, verb, *flags, "--out", out)
+    assert file.read_text() == "mine"
+
+
 def test_folder_of_another_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from selector.cli.run import claim
 

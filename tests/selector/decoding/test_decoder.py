@@ -198,7 +198,9 @@ def test_mutants_change_greedy_text(
 
 def test_table_models_decode() -> None:
     decoder = Decoder(pair_of(TableModel(4, 0), TableModel(4, 1, support=[0, 2])), "specinfer", Expansion(2, 1, 1))
-    assert len(decoder.generate([1], 9, Sampling(1.0)).tokens) == 9
+    generation = decoder.generate([1], 9, Sampling(1.0))
+    assert len(generation.tokens) == 9
+    assert generation.stats.to_dict()["policy"] == "the static tree (2, 1, 1)"
 
 
 @pytest.mark.parametrize(
@@ -213,3 +215,12 @@ def test_a_selector_that_did_not_pay_gives_way_to_its_static_tree(ratio: float, 
     assert decoder.guard is not None
     if isinstance(decoder.policy, FixedPolicy):
         assert decoder.policy.expansion == (2, 1, 1)
+        assert str(decoder.policy) == "the static tree (2, 1, 1)"  # what statistics say of it
+
+
+def test_a_tree_takes_the_place_of_the_selector() -> None:
+    checkpoint = make_checkpoint(best_static=(2, 1, 1))
+    models = [SimpleNamespace(fingerprint=name) for name in ("another t", "d")]
+    decoder = Decoder.with_selector(pair_of(*models), checkpoint, head="(2, 0, 1)")
+    assert isinstance(decoder.policy, FixedPolicy)
+    assert decoder.policy.expansion == (2, 0, 1)

@@ -87,7 +87,7 @@ def _without_defaults(model: Any) -> Iterator[None]:
     """
     own, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
     verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:

@@ -105,7 +105,9 @@ def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb | Group], command
             add_verbs(group, verb.verbs, f"{command} {name}")
             continue
         usage = f"{command} {name} [--config FILE] [flags]"
-        sub = Parser(description=inspect.getdoc(verb.run), usage=usage, allow_abbrev=False)
+        sub = Parser(
+            description=(inspect.getdoc(verb.run) or "").split("\n\nArgs:")[0], usage=usage, allow_abbrev=False
+        )
         subcommands.add_subcommand(name, sub, help=verb.about)
         sub.prog = f"{command} {name}"
         sub.add_function_arguments(verb.run, as_group=False, skip=GIVEN)

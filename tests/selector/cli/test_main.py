@@ -51,7 +51,9 @@ def test_help_of_every_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> No
         main([verb, "--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    assert "<class" not in shown.partition("options:")[0]
+    about = shown.partition("options:")[0]
+    assert "<class" not in about
+    assert "Args:" not in about
     chosen = VERBS[verb]
     sections = () if isinstance(chosen, Group) else chosen.sections
     for name in sections:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from rich.console import Console
@@ -13,9 +14,8 @@ from rich.table import Table
 from torch import Tensor
 
 from selector.artifacts import read_json
-from selector.dataset.manifest import FILE_NAME, REMEDY, Unit
-from selector.dataset.parquet import count_rows
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
+from selector.dataset.manifest import FILE_NAME, REMEDY, SCHEMA, Unit
 from selector.errors import UserError
 from selector.trees.expansion import ActionSpace, Expansion
 
@@ -50,8 +50,9 @@ def check_manifest_keys(path: Path) -> None:
     for section in SECTIONS:
         if not isinstance(manifest["config"].get(section), dict):
             raise UserError(f"config.{section} of {str(path)!r} is missing: {REMEDY}.")
+    names = [entry.name for entry in fields(Unit) if manifest["schema"] == SCHEMA or entry.name != "checksum"]
     for place, unit in enumerate(manifest["units"]):
-        missing = next((entry.name for entry in fields(Unit) if entry.name not in unit), None)
+        missing = next((name for name in names if name not in unit), None)
         if missing is not None:
             raise UserError(f"{missing} of unit {place} in {str(path)!r} is missing: {REMEDY}.")
 
@@ -62,14 +63,21 @@ def check_counted(data: RootDataset, shards: Path) -> None:
     pending = sum(unit.status == "pending" for unit in manifest.units)
     if pending:
         raise UserError(f"complete is true, and {pending} units are pending: finish the data set with `ddte generate`.")
-    counted = manifest.shard_rows()
+    counted = manifest.shards
     for path in sorted(shards.glob("*.parquet")):
-        if path.name not in counted and (rows := count_rows(path)):
+        if path.name not in counted and (rows := _count_rows(path)):
             raise UserError(f"shard {str(path)!r} holds {rows} roots that the manifest does not count: {REMEDY}.")
     for name in pq.read_schema(shards / next(iter(counted))).names:
         verifier = name.removeprefix("efficiency_")
         if verifier != name and verifier not in manifest.verifiers:
             raise UserError(f"verifiers is {manifest.verifiers}, and the shards have labels of {verifier!r}: {REMEDY}.")
+
+
+def _count_rows(path: Path) -> int:
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (pa.ArrowException, OSError):
+        return 0  # no parquet file, or one cut off: no run counts it
 
 
 def check_twice(data: RootDataset) -> None:
@@ -114,7 +122,7 @@ def deeper(space: ActionSpace) -> list[tuple[int, int]]:
 
 def headline(data: RootDataset, folder: Path) -> str:
     """How much there is."""
-    size = sum(path.stat().st_size for path in {folder / "shards" / name for name in data.manifest.shard_rows()})
+    size = sum(path.stat().st_size for path in (folder / "shards" / name for name in data.manifest.shards))
     failed = sum(unit.status == "failed" for unit in data.manifest.units)
     return (
         f"{folder}: {len(data)} roots of {len(data.manifest.units) - failed} trajectories, {failed} failed, "

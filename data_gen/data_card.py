@@ -92,7 +92,7 @@ def data_card(manifest: Manifest, content: Contents) -> str:
             "The order of the actions is that of `ActionSpace(*action_space).expansions`. No text is stored.",
             "",
             "```python",
-            "from selector.records import RootDataset",
+            "from selector.dataset.dataset import RootDataset",
             "",
             'roots = RootDataset.load("this folder")',
             "```",
@@ -104,7 +104,8 @@ def data_card(manifest: Manifest, content: Contents) -> str:
             "`manifest.json` says what was run (`config`, `versions`, `git_revision`, `seed`), with which models "
             "(`target_fingerprint`, `draft_fingerprint`, `dtype`, `hidden_sizes`), what the columns hold "
             "(`action_space`, `verifiers`, `scalars`, `draft_warp`) and what became of each unit: `id` (hash of its "
-            "prompt, settings and seed), `status`, `shard` in `shards/`, `rows`, `seconds`, and `error` for a failure.",
+            "prompt, settings and seed), `status`, `shard` in `shards/`, `rows`, `seconds`, `checksum` (SHA-256 of the "
+            "shard), and `error` for a failure.",
             "",
             "## Prompts",
             "",

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from data_gen.data_card import Contents, card_section, setting_name, write_data_card
-from selector.dataset.manifest import Manifest, Unit
-from selector.dataset.parquet import count_rows
-from selector.dataset.record_checks import check_manifest
+from selector.artifacts import atomic_write, claim_folder, refuse_full_disk, sole_writer
+from selector.dataset.manifest import SCHEMA, Manifest, Unit
+from selector.dataset.parquet import checksum, is_whole
 from selector.errors import UserError
 
 SAME = (
@@ -34,34 +34,25 @@ def merge(sources: Sequence[Path], folder: Path, console: Console | None = None)
     folder is then not there.
     """
     console = console or Console()
-    _refuse_place(sources, folder)
+    if len(sources) < 2:
+        raise UserError(f"merge is {[str(source) for source in sources]}: name two data sets or more.")
+    with sole_writer("out", folder):
+        claim_folder("out", folder)
+        return _merge(sources, folder, console)
+
+
+def _merge(sources: Sequence[Path], folder: Path, console: Console) -> Manifest:
     manifests = [Manifest.load(source) for source in sources]
     _check_sources(sources, manifests)
     merged = _merged(sources, manifests)
-    building = folder.with_name(f".{folder.name}.merging")
-    shutil.rmtree(building, ignore_errors=True)
-    try:
+    with refuse_full_disk("out", folder), atomic_write(folder) as building:
         (building / "shards").mkdir(parents=True)
         _take_shards(sources, manifests, merged, building)
         merged.save(building)
         write_data_card(merged, _contents(sources, manifests, building), building)
-        if folder.exists():
-            folder.rmdir()
-        os.replace(building, folder)
-    except OSError as error:
-        raise UserError(f"out is {str(folder)!r}, where writing failed ({error}): make room, or elsewhere.") from None
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     rows = sum(unit.rows for unit in merged.units)
     console.print(f"{folder}: {rows} roots of {len(merged.units)} trajectories from {len(sources)} data sets.")
     return merged
-
-
-def _refuse_place(sources: Sequence[Path], folder: Path) -> None:
-    if len(sources) < 2:
-        raise UserError(f"merge is {[str(source) for source in sources]}: name two data sets or more.")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"out is {str(folder)!r}, which holds other files: give a new or an empty folder.")
 
 
 def _check_sources(sources: Sequence[Path], manifests: Sequence[Manifest]) -> None:
@@ -69,11 +60,11 @@ def _check_sources(sources: Sequence[Path], manifests: Sequence[Manifest]) -> No
     seen: dict[str, Path] = {}
     for source, manifest in zip(sources, manifests, strict=True):
         try:
-            check_manifest(manifest)
+            manifest.require_complete()
         except UserError as error:
             raise UserError(f"{str(source)!r}: {error}") from None
-        for name, rows in manifest.shard_rows().items():
-            if count_rows(source / "shards" / name) != rows:
+        for name, unit in manifest.shards.items():
+            if not is_whole(source / "shards" / name, unit):
                 raise UserError(f"shard {str(source / 'shards' / name)!r} is missing or damaged: generate it again.")
         for name, first, other in _traits(manifests[0], manifest):
             if first != other:
@@ -112,7 +103,7 @@ def _merged(sources: Sequence[Path], manifests: Sequence[Manifest]) -> Manifest:
             if entry not in together:
                 together.append(entry)
         config["generate"][name] = together
-    return replace(manifests[0], config=config, units=units, complete=True)
+    return replace(manifests[0], config=config, units=units, complete=True, schema=SCHEMA)
 
 
 def _take_shards(sources: Sequence[Path], manifests: Sequence[Manifest], merged: Manifest, building: Path) -> None:
@@ -129,6 +120,7 @@ def _take_shards(sources: Sequence[Path], manifests: Sequence[Manifest], merged:
             os.link(path, target)
         except OSError:
             shutil.copyfile(path, target)
+        unit.checksum = unit.checksum or checksum(target.read_bytes())  # a source of an earlier version has none
 
 
 def _contents(sources: Sequence[Path], manifests: Sequence[Manifest], building: Path) -> Contents:

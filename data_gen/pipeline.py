@@ -6,23 +6,34 @@ again, with the same seeds and therefore the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from data_gen.data_card import contents, setting_name, write_data_card
-from data_gen.engines.local import PairFacts, collect, open_engine, refuse_full_disk
+from data_gen.engines.local import Engine, LocalEngine, Outcome, PairFacts
 from data_gen.estimate import estimate
 from data_gen.prompts.prompts import load_prompts
 from data_gen.work_units import WorkUnit, plan_units
-from selector.artifacts import as_json, check_place, git_revision, known_settings, refuse_other_run, versions
+from selector.artifacts import (
+    as_json,
+    claim_folder,
+    git_revision,
+    known_settings,
+    refuse_full_disk,
+    refuse_other_run,
+    sole_writer,
+    versions,
+)
 from selector.config import Config
-from selector.dataset.manifest import FILE_NAME, Manifest, Unit
-from selector.dataset.parquet import count_rows
+from selector.dataset.manifest import FILE_NAME, SCHEMA, Manifest, Unit
+from selector.dataset.parquet import checksum, is_whole
+from selector.dataset.records import write_table
 from selector.errors import UserError
 from selector.features import SCALARS
 
@@ -47,51 +58,44 @@ def generate(
     folder, console = Path(folder), console or Console()
     opened = open_engine(config, console, pair, engine, workers)
     units = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
-    manifest = _open(config, folder, units)
-    done = 0 if manifest is None else sum(unit.status == "done" for unit in manifest.units)
-    if manifest is not None:
-        console.print(f"{folder}: {done} of {len(units)} trajectories are there already and are skipped.")
-        if (
-            done == len(units)
-            and manifest.complete
-            and as_json(config.pair) == known_settings(config.pair, manifest.config.get("pair", {}))
-        ):
-            return manifest
-    console.print(estimate(config, len(units) - done, folder).describe())
-    with _alone(folder), opened as workforce:
-        facts = workforce.facts()
-        manifest = _start(config, folder, units, facts) if manifest is None else _go_on(manifest, folder, facts)
-        left = [place for place, unit in enumerate(manifest.units) if unit.status != "done"]
-        outcomes = workforce.outcomes([(place, units[place]) for place in left])
-        collect(manifest, folder, outcomes, len(left), workforce.workers, console)
-        return _finish(manifest, folder, units, console)
+    with sole_writer("out", folder):
+        manifest = _open(config, folder, units)
+        done = 0 if manifest is None else sum(unit.status == "done" for unit in manifest.units)
+        if manifest is not None:
+            console.print(f"{folder}: {done} of {len(units)} trajectories are there already and are skipped.")
+            stored = known_settings(config.pair, manifest.config.get("pair", {}))
+            if done == len(units) and manifest.complete and as_json(config.pair) == stored:
+                return manifest
+        console.print(estimate(config, len(units) - done, folder).describe())
+        with opened as workforce:
+            facts = workforce.facts()
+            manifest = _start(config, folder, units, facts) if manifest is None else _go_on(manifest, folder, facts)
+            left = [place for place, unit in enumerate(manifest.units) if unit.status != "done"]
+            outcomes = workforce.outcomes([(place, units[place]) for place in left])
+            collect(manifest, folder, outcomes, len(left), workforce.workers, console)
+            return _finish(manifest, folder, units, console)
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Refuse a folder in which another run is at work. The lock lies beside it: a refused run leaves no folder."""
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0)
-    check_place("out", folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with lock:
-            yield
-    except Timeout:
-        raise UserError(f"out is {str(folder)!r}, where another run is at work: wait for it, or stop it.") from None
+def open_engine(
+    config: Config, console: Console, pair: Pair | None = None, engine: str = "local", workers: int = 0
+) -> AbstractContextManager[Engine]:
+    """The engine that the command line names. Raises UserError for one that is not there."""
+    if engine == "ray":
+        from data_gen.engines.ray import ray_engine
+
+        return ray_engine(config, workers, console)
+    if workers:
+        raise UserError(f"workers is {workers}, but the local engine is one process: add `--engine ray`.")
+    return nullcontext(LocalEngine(config, pair))
 
 
 def _open(config: Config, folder: Path, units: list[WorkUnit]) -> Manifest | None:
     """The manifest of an interrupted or finished run of this very configuration; None for a new folder."""
-    if not (folder / FILE_NAME).exists():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UserError(f"out is {str(folder)!r}, which holds other files: give a new or an empty folder.")
+    if not claim_folder("out", folder, FILE_NAME):
         return None
     manifest = Manifest.load(folder)
     for section in ("generate", "action_space"):
-        given = getattr(config, section)
-        stored = known_settings(given, manifest.config.get(section, {}))
-        for name, value in as_json(given).items():
-            refuse_other_run(folder, f"{section}.{name}", stored[name], value)
+        refuse_other_run("out", folder, manifest.config.get(section, {}), getattr(config, section), f"{section}.")
     if [unit.id for unit in manifest.units] != [unit.id for unit in units]:
         raise UserError(f"out is {str(folder)!r}, which was made from other prompts: give another folder.")
     _reopen_lost(manifest, folder)
@@ -101,7 +105,7 @@ def _open(config: Config, folder: Path, units: list[WorkUnit]) -> Manifest | Non
 def _reopen_lost(manifest: Manifest, folder: Path) -> None:
     """Units whose shard is gone or damaged are pending again; the manifest on disk learns it when the work goes on."""
     for place, unit in enumerate(manifest.units):
-        if unit.status == "done" and count_rows(folder / "shards" / unit.shard) != unit.rows:
+        if unit.status == "done" and not is_whole(folder / "shards" / unit.shard, unit):
             manifest.units[place] = Unit(unit.id)
             manifest.complete = False
 
@@ -123,7 +127,7 @@ def _start(config: Config, folder: Path, units: list[WorkUnit], facts: PairFacts
         git_revision=git_revision(),
         units=[Unit(unit.id) for unit in units],
     )
-    with refuse_full_disk(folder):
+    with refuse_full_disk("out", folder):
         folder.mkdir(parents=True, exist_ok=True)
         manifest.save(folder)
     return manifest
@@ -131,12 +135,44 @@ def _start(config: Config, folder: Path, units: list[WorkUnit], facts: PairFacts
 
 def _go_on(manifest: Manifest, folder: Path, facts: PairFacts) -> Manifest:
     """The models must be those of the interrupted run; its journal becomes part of the manifest."""
-    refuse_other_run(folder, "the target's fingerprint", manifest.target_fingerprint, facts.target_fingerprint)
-    refuse_other_run(folder, "the draft's fingerprint", manifest.draft_fingerprint, facts.draft_fingerprint)
-    refuse_other_run(folder, "dtype", manifest.dtype, facts.dtype)
-    with refuse_full_disk(folder):
+    facts_there = {name: getattr(manifest, name) for name in vars(facts)}
+    refuse_other_run("out", folder, facts_there, vars(facts))
+    manifest.schema = SCHEMA
+    with refuse_full_disk("out", folder):
         manifest.save(folder)
     return manifest
+
+
+def collect(
+    manifest: Manifest, folder: Path, outcomes: Iterable[Outcome], total: int, workers: int, console: Console
+) -> None:
+    """Write what comes. A unit is called done only after its shard lies there.
+
+    A failure does not stop the run; a disk that cannot be written to does.
+    """
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("trajectories", total=total)
+        for number, outcome in enumerate(outcomes, 1):
+            with refuse_full_disk("out", folder):
+                manifest.record(outcome.place, _store(manifest, outcome, folder), folder)
+            progress.advance(bar)
+            if number == 1 and total > 1:
+                minutes = outcome.seconds * (total - 1) / workers / 60
+                time_left = f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"
+                progress.console.print(f"The first trajectory says about {time_left} for the others.")
+
+
+def _store(manifest: Manifest, outcome: Outcome, folder: Path) -> Unit:
+    identity = manifest.units[outcome.place].id
+    if outcome.error:
+        return Unit(identity, "failed", seconds=outcome.seconds, error=outcome.error)
+    unit = Unit(identity, "done", f"part-{outcome.place:05d}.parquet", outcome.table.num_rows, outcome.seconds)
+    path = folder / "shards" / unit.shard
+    write_table(path, outcome.table, manifest.origin(unit))
+    return replace(unit, checksum=checksum(path.read_bytes()))
 
 
 def _finish(manifest: Manifest, folder: Path, units: list[WorkUnit], console: Console) -> Manifest:
@@ -147,7 +183,7 @@ def _finish(manifest: Manifest, folder: Path, units: list[WorkUnit], console: Co
         console.print(f"failed: prompt {unit.prompt.id!r} at {setting}: {state.error}", style="red", markup=False)
     if len(failed) == len(units):
         raise UserError(f"out is {str(folder)!r}: every trajectory failed, the first with {failed[0][1].error}.")
-    with refuse_full_disk(folder):
+    with refuse_full_disk("out", folder):
         write_data_card(manifest, contents(manifest, units), folder)
         manifest.complete = True
         manifest.save(folder)

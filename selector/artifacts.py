@@ -1,19 +1,34 @@
-"""Where an artefact came from, and files that are whole or absent and say which schema they follow."""
+"""Artefact I/O: atomic writes, locks, claims of output folders, typed loading, versions, content hashes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from selector.errors import UserError
+from filelock import FileLock, Timeout
+from pydantic import Field, TypeAdapter, ValidationError
+
+from selector.errors import UserError, first_line
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from torch import Tensor
+
+Record = TypeVar("Record", bound="DataclassInstance")
+Count = Annotated[int, Field(ge=0)]  # of a JSON artefact, as `Size`
+Size = Annotated[int, Field(ge=1)]
+PARTIAL = ".{}.partial"  # what a killed write leaves beside its goal
 
 PACKAGES = ("ddte", "torch", "transformers", "pytorch-lightning", "scikit-learn", "pyarrow", "safetensors", "numpy")
 
@@ -76,44 +91,175 @@ def as_json(record: Any) -> Any:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write a JSON file by way of a temporary one, so that a reader never sees half of it."""
+    """Write a JSON file; see `atomic_write`."""
     write_text(path, json.dumps(data, indent=1) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file by way of a temporary one; its folder is made if need be."""
+    """Write a text file in UTF-8; see `atomic_write`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file; see `atomic_write`."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`; the file or folder made there takes its name at the end of the block.
+
+    So a reader never sees half of it. The folders above are made if need be. A folder replaces none but an empty one.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    temporary = path.with_name(PARTIAL.format(path.name))
+    _remove(temporary)
+    try:
+        yield temporary
+        if temporary.is_dir() and path.is_dir():
+            for torn in filter(_is_partial, path.iterdir()):
+                _remove(torn)
+            path.rmdir()
+        os.replace(temporary, path)
+    finally:
+        _remove(temporary)
 
 
-def known_settings(given: Any, stored: dict[str, Any]) -> dict[str, Any]:
+def _is_partial(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(".partial")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def refuse_full_disk(field: str, path: Path) -> Iterator[None]:
+    """A UserError for a place that cannot be written to, now or any more; what is done already stays."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{field} is {str(path)!r}, where writing failed ({error}): make room, and start the same run again."
+        ) from None
+
+
+@contextmanager
+def sole_writer(field: str, path: Path, *, wait: bool = False) -> Iterator[None]:
+    """A block in which this process alone writes to `path`, a file or a folder.
+
+    Raises UserError where another run is at work; with `wait` its end is waited for. The lock lies beside `path`, so
+    that a refused run leaves no folder.
+    """
+    check_place(field, path)
+    place = path.resolve()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    lock = place.with_name(f".{place.name}.lock")
+    held = FileLock(lock, timeout=-1 if wait else 0)
+    try:
+        held.acquire()
+    except Timeout:
+        raise UserError(f"{field} is {str(path)!r}, where another run is at work: wait for it, or stop it.") from None
+    try:
+        yield
+    finally:
+        try:
+            lock.unlink(missing_ok=True)  # who waits for this very file finds it without a name and opens a new one
+        finally:
+            held.release()
+
+
+def claim_folder(field: str, folder: Path, mark: str = "") -> bool:
+    """Whether `folder` holds work to go on with, known by its file `mark`; False for a new or an empty folder.
+
+    Raises UserError for a folder of anything else, for a file, and for a place that cannot be written to.
+    """
+    if mark and (folder / mark).exists():
+        return True
+    check_place(field, folder)
+    if not folder.exists():
+        return False
+    if not folder.is_dir():
+        raise UserError(f"{field} is {str(folder)!r}, which is a file: give a new or an empty folder.")
+    if not all(map(_is_partial, folder.iterdir())):
+        raise UserError(f"{field} is {str(folder)!r}, which holds other files: give a new or an empty folder.")
+    return False
+
+
+def known_settings(given: Any, stored: Mapping[str, Any]) -> dict[str, Any]:
     """A stored section of a configuration, `given` being a record of its kind; what it did not know has its default."""
     defaults: dict[str, Any] = as_json(type(given)())
-    return defaults | stored
+    return {**defaults, **stored}
 
 
-def refuse_other_run(folder: Path, name: str, stored: Any, given: Any) -> None:
-    """A UserError if `folder` was made with another value of the setting `name`."""
-    if stored != given:
-        message = f"out is {str(folder)!r}, which holds another run ({name} is {stored!r} there and {given!r} here)"
-        raise UserError(f"{message}: give another folder, or the same configuration.")
+def refuse_other_run(field: str, folder: Path, stored: Mapping[str, Any], given: Any, section: str = "") -> None:
+    """A UserError names the first value of `given` that differs in `folder`, which `stored` describes.
 
-
-def checked_fields(kind: type, data: Any, schema: int, source: Path | str, remedy: str) -> dict[str, Any]:
-    """The JSON object of a dataclass `kind` with a `schema` field, once its schema and its keys are right.
-
-    A UserError names the first field that is missing or unknown; `remedy` is the way out.
+    `given` is a dict, or a dataclass of settings: then a setting that `stored` does not know yet has its default.
     """
-    found = data.get("schema") if isinstance(data, dict) else None
-    if found != schema:
-        raise UserError(f"schema of '{source}' is {found!r}: this version reads {schema}; {remedy}.")
+    there = stored if isinstance(given, dict) else known_settings(given, stored)
+    for name, value in (given if isinstance(given, dict) else as_json(given)).items():
+        if there.get(name) != value:
+            raise UserError(
+                f"{field} is {str(folder)!r}, which holds another run ({section}{name} is {there.get(name)!r} there "
+                f"and {value!r} here): give another folder, or the same configuration."
+            )
+
+
+def load(kind: type[Record], path: Path, schemas: tuple[int, ...], remedy: str) -> Record:
+    """The JSON file of a dataclass `kind`; see `read_json` and `parse`."""
+    return parse(kind, read_json(path, remedy), schemas, path, remedy)
+
+
+def parse(kind: type[Record], data: Any, schemas: tuple[int, ...], source: Path | str, remedy: str) -> Record:
+    """A dataclass from the JSON object that `asdict` makes of it, every value of the very type that its field names.
+
+    `schemas` are the values of its field `schema` that this version reads; empty where it has no such field.
+    Raises UserError that names the first field that is missing, unknown, or has a value that it cannot have; `remedy`
+    is the way out. What types do not tell, `__post_init__` of the dataclasses refuses with a ValueError.
+    """
+    if not isinstance(data, dict):
+        raise UserError(f"file '{source}' is damaged (it holds a {type(data).__name__}, not an object): {remedy}.")
+    if schemas and data.get("schema") not in schemas:
+        known = " and ".join(map(str, schemas))
+        raise UserError(f"schema of '{source}' is {data.get('schema')!r}: this version reads {known}; {remedy}.")
     names = {entry.name for entry in fields(kind)}
     wrong = sorted(names.symmetric_difference(data))
     if wrong:
         raise UserError(f"{wrong[0]} of '{source}' is {'missing' if wrong[0] in names else 'unknown'}: {remedy}.")
-    return dict(data)
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(data), strict=True, extra="forbid")
+    except ValidationError as error:
+        raise UserError(f"file '{source}' is damaged ({complaint(error)}): {remedy}.") from None
+
+
+def complaint(error: ValidationError) -> str:
+    """The first thing that is wrong: the path of the field, its value, and what it should be."""
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "value_error":
+        return first_line(first["ctx"]["error"])
+    name = ".".join(str(key) for key in first["loc"] if "[" not in str(key))  # brackets: a member of a union
+    if first["type"] == "missing":
+        return f"{name} is missing"
+    return f"{name} is {first['input']!r}; {first['msg'][0].lower()}{first['msg'][1:]}"
+
+
+def load_tensors(path: Path, divisors: str = "none") -> dict[str, Tensor]:
+    """The tensors of a safetensors file by name. Raises ValueError for one that holds NaN or infinity.
+
+    Those whose name ends in `divisors` may hold infinity: what they divide is then not read.
+    """
+    from safetensors.torch import load_file
+
+    tensors = load_file(path)
+    for name, tensor in tensors.items():
+        if not (tensor.isfinite() | (tensor.isposinf() & name.endswith(divisors))).all():
+            raise ValueError(f"{name} holds NaN or infinity")
+    return tensors
 
 
 def read_json(path: Path, remedy: str) -> Any:

@@ -8,4 +8,4 @@ class UserError(ValueError):
 def first_line(error: BaseException) -> str:
     """The first line of an error's message without its full stop; the name of its type where it has no message."""
     lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    return lines[0].rstrip(".: ") if lines else type(error).__name__

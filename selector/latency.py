@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Num
+from pydantic import Field
 from torch import Tensor
 
-from selector.artifacts import write_json
+from selector.artifacts import Size, load, parse, write_json
 from selector.errors import UserError
 from selector.trees.expansion import ActionSpace, Expansion
 
 SCHEMA = 1
+REMEDY = "make one with `ddte profile`"
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 CONTEXT_STEP = 32  # decoding looks times up for contexts in steps of so many tokens
 
 
@@ -36,15 +38,27 @@ class LatencyProfile:
         machine: what was measured on (device, dtype, threads, versions, pair).
     """
 
-    contexts: tuple[int, ...]
-    widths: tuple[int, ...]
-    target_seconds: tuple[tuple[float, ...], ...]
-    draft_seconds: tuple[tuple[float, ...], ...]
-    overhead_seconds: tuple[float, ...]
-    plain_seconds: tuple[float, ...]
-    selector_seconds: float = 0.0
+    contexts: tuple[Size, ...]
+    widths: tuple[Size, ...]
+    target_seconds: tuple[tuple[Positive, ...], ...]
+    draft_seconds: tuple[tuple[Seconds, ...], ...]
+    overhead_seconds: tuple[Seconds, ...]
+    plain_seconds: tuple[Positive, ...]
+    selector_seconds: Seconds = 0.0
     machine: dict[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        for name in ("contexts", "widths"):
+            grid = getattr(self, name)
+            if not grid or any(after <= before for before, after in pairwise(grid)):
+                raise ValueError(f"{name} is {grid}, not ascending")
+        for name, grid in (("overhead_seconds", self.widths), ("plain_seconds", self.contexts)):
+            _check_shape(name, getattr(self, name), len(grid))
+        for name in ("target_seconds", "draft_seconds"):
+            _check_shape(name, getattr(self, name), len(self.contexts))
+            for row in getattr(self, name):
+                _check_shape(f"a row of {name}", row, len(self.widths))
 
     def target_time(self, context: Tensor, width: int) -> Tensor:
         """Seconds of one target pass over `width` new tokens at each `context [roots]`."""
@@ -119,38 +133,14 @@ class LatencyProfile:
     @classmethod
     def load(cls, path: Path) -> LatencyProfile:
         """Read and check a profile."""
-        try:
-            return cls.from_dict(json.loads(path.read_text()))
-        except FileNotFoundError:
-            raise UserError(f"profile {str(path)!r} does not exist: make one with `ddte profile`.") from None
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UserError(f"profile {str(path)!r} cannot be read ({reason}): give a profile's JSON file.") from None
-        except (ValueError, TypeError, KeyError) as error:
-            message = f"profile {str(path)!r} is not a latency profile ({error}): make one with `ddte profile`."
-            raise UserError(message) from None
+        if not path.exists():
+            raise UserError(f"profile {str(path)!r} does not exist: {REMEDY}.")
+        return load(cls, path, (SCHEMA,), REMEDY)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> LatencyProfile:
-        """Inverse of `dataclasses.asdict`, also after JSON. Raises ValueError, TypeError or KeyError for other data."""
-        if not isinstance(data, dict):
-            raise ValueError(f"it holds a {type(data).__name__}, not an object")
-        if data.get("schema") != SCHEMA:
-            raise ValueError(f"schema is {data.get('schema')!r}, expected {SCHEMA}")
-        values = dict(data)
-        for name in ("contexts", "widths"):
-            values[name] = _grid(name, data[name])
-        rows, columns = len(values["contexts"]), len(values["widths"])
-        for name in ("target_seconds", "draft_seconds"):
-            if not isinstance(data[name], (list, tuple)) or len(data[name]) != rows:
-                raise ValueError(f"{name} must have {rows} rows")
-            values[name] = tuple(_seconds(name, row, columns) for row in data[name])
-        values["overhead_seconds"] = _seconds("overhead_seconds", data["overhead_seconds"], columns)
-        values["plain_seconds"] = _seconds("plain_seconds", data["plain_seconds"], rows)
-        values["selector_seconds"] = _seconds("selector_seconds", [data.get("selector_seconds", 0.0)], 1)[0]
-        if not all(value > 0 for row in (values["plain_seconds"], *values["target_seconds"]) for value in row):
-            raise ValueError("plain_seconds and target_seconds must be above 0")
-        return cls(**values)
+        """Inverse of `dataclasses.asdict`, also after JSON; a UserError names what does not fit."""
+        return parse(cls, data, (SCHEMA,), "profile", REMEDY)
 
 
 def _of_actions(seconds: Callable[[Tensor, Expansion], Tensor], context: Tensor, space: ActionSpace) -> Tensor:
@@ -168,21 +158,6 @@ def latency_scalars(context_length: Num[Tensor, " roots"], profile: LatencyProfi
     return times.clamp(min=1e-9).log10().float()
 
 
-def _grid(name: str, values: Any) -> tuple[int, ...]:
-    """Lengths in ascending order, from 1 on."""
-    if not isinstance(values, (list, tuple)) or not values or any(type(value) is not int for value in values):
-        raise ValueError(f"{name} must be a list of whole numbers")
-    if values[0] < 1 or any(after <= before for before, after in pairwise(values)):
-        raise ValueError(f"{name} must be above 0 and ascending")
-    return tuple(values)
-
-
-def _seconds(name: str, values: Any, count: int) -> tuple[float, ...]:
-    """`count` finite times, none below 0."""
-    if not isinstance(values, (list, tuple)) or any(type(value) not in (int, float) for value in values):
-        raise ValueError(f"{name} must be a list of numbers")
-    if len(values) != count:
-        raise ValueError(f"{name} must have {count} numbers in a row")
-    if not all(0 <= value < math.inf for value in values):
-        raise ValueError(f"{name} must be finite and not below 0")
-    return tuple(values)
+def _check_shape(name: str, table: Sequence[Any], rows: int) -> None:
+    if len(table) != rows:
+        raise ValueError(f"{name} has {len(table)} entries, not {rows} as the grid")

@@ -17,12 +17,20 @@ from data_gen.distillation.settings import check_target
 from data_gen.distillation.shards import frequent_tokens
 from data_gen.distillation.training import DraftTraining
 from data_gen.prompts.prompts import load_prompts
-from selector.artifacts import as_json, write_json, write_text
+from selector.artifacts import (
+    as_json,
+    atomic_write,
+    claim_folder,
+    read_json,
+    refuse_other_run,
+    sole_writer,
+    write_json,
+    write_text,
+)
 from selector.config import Config
 from selector.distributions import Sampling
 from selector.engine.early_exit import build_early_exit, load_draft, save_draft
 from selector.engine.huggingface import load_target
-from selector.errors import UserError
 
 TEMPERATURES = (0.2, 0.6, 1.0)
 console = Console()
@@ -30,10 +38,14 @@ console = Console()
 
 def distill(config: Config, folder: Path, work: Path) -> None:
     """Make the draft folder; `work` keeps the sampled text and the training state, so that a rerun goes on."""
-    settings = config.distill
-    if (folder / "config.json").exists():
-        raise UserError(f"out is {str(folder)!r}: it already holds a draft; choose another folder.")
     load_prompts(config.generate.prompts, config.generate.prompts_per_task)
+    with sole_writer("out", folder), sole_writer("work", work):
+        claim_folder("out", folder)
+        _distill(config, folder, work)
+
+
+def _distill(config: Config, folder: Path, work: Path) -> None:
+    settings = config.distill
     target, tokenizer = load_target(config.pair)
     vocab_size = target.config.vocab_size
     check_target(settings, target.config.num_hidden_layers, vocab_size)
@@ -47,8 +59,9 @@ def distill(config: Config, folder: Path, work: Path) -> None:
         training.run(work / "training.pt", lambda row: _log(work, row, progress, task, training))
     held_out = training.acceptance(held_out_shards, TEMPERATURES)
     info = {"head_tokens": len(head_tokens), "target": config.pair.target, "distill": as_json(settings)}
-    save_draft(draft, folder, layers=settings.layers, head_tokens=head_tokens, info=info)
-    write_card(folder, config, held_out)
+    with atomic_write(folder) as temporary:  # measuring takes minutes: a draft without its card is none
+        save_draft(draft, temporary, layers=settings.layers, head_tokens=head_tokens, info=info)
+        write_card(temporary, config, held_out)
 
 
 def hold_out(shards: list[tuple[Path, int]], tokens: int) -> tuple[list[Path], list[Path]]:
@@ -65,14 +78,12 @@ def hold_out(shards: list[tuple[Path, int]], tokens: int) -> tuple[list[Path], l
 
 def _claim(work: Path, config: Config) -> None:
     """A work folder belongs to one configuration; it is made if need be."""
-    if work.exists() and not work.is_dir():
-        raise UserError(f"work is {str(work)!r}: it is a file; choose a folder.")
-    work.mkdir(parents=True, exist_ok=True)
-    mine = json.dumps({"pair": as_json(config.pair), "distill": as_json(config.distill)}, indent=1)
-    path = work / "distill.json"
-    if path.exists() and path.read_text() != mine:
-        raise UserError(f"work is {str(work)!r}: it holds another distillation; choose another folder or remove it.")
-    write_text(path, mine)
+    mine = {"pair": config.pair, "distill": config.distill}
+    if not claim_folder("work", work, "distill.json"):
+        write_json(work / "distill.json", {section: as_json(settings) for section, settings in mine.items()})
+    stored = read_json(work / "distill.json", "give another folder")
+    for section, settings in mine.items():
+        refuse_other_run("work", work, stored.get(section, {}), settings, f"{section}.")
 
 
 def _sample(

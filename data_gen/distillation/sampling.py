@@ -6,7 +6,6 @@ at one of the sampling settings. Each finished batch is one safetensors shard, s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, StaticCache
 
 from data_gen.distillation.openings import Opening, sample_openings
+from selector.artifacts import atomic_write
 
 NUCLEUS_CANDIDATES = 1024  # training text only: the tail past these tokens is cut when top-p is below 1
 
@@ -155,9 +155,8 @@ def sample_shards(
                 torch.tensor([complete for _, complete in openings]), grid, new_tokens=new_tokens,
                 top_tokens=top_tokens, end_token=end_token, generator=generator,
             )  # fmt: skip
-            temporary = path.with_suffix(".tmp")
-            save_file(batch, temporary, {"sampled_tokens": str(int(batch["loss_mask"].sum()))})
-            os.replace(temporary, path)
+            with atomic_write(path) as temporary:
+                save_file(batch, temporary, {"sampled_tokens": str(int(batch["loss_mask"].sum()))})
         with safe_open(path, "pt") as shard:
             count = int(shard.metadata()["sampled_tokens"])
         done, index = done + count, index + 1

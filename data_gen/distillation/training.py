@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from data_gen.distillation.shards import Batch, shard_batches
+from selector.artifacts import atomic_write
 from selector.config import DistillConfig
 from selector.engine.early_exit import trained_parameters
 
@@ -81,9 +81,8 @@ class DraftTraining:
             path = rng.sample(self.shards, len(self.shards))[place]
             losses = self._one_shard(path, random.Random(self.done_shards), epoch >= self.config.epochs)
             self.done_shards += 1
-            temporary = state_path.with_suffix(".tmp")
-            torch.save(self._state(), temporary)
-            os.replace(temporary, state_path)
+            with atomic_write(state_path) as temporary:
+                torch.save(self._state(), temporary)
             report(
                 {"epoch": epoch + 1, "loss": sum(losses) / len(losses), "done": self.done_shards / self.total_shards}
             )

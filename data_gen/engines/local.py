@@ -1,22 +1,16 @@
-"""Doing the work units of a run, whoever does them: outcomes come in any order, files are written here."""
+"""Engines that label work units: the protocol, and the one in this process (see `ray` for replicas)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from data_gen.labelling.label_unit import label_unit
 from data_gen.work_units import WorkUnit
 from selector.config import Config
-from selector.dataset.manifest import Manifest, Unit
-from selector.dataset.records import RootRecord, to_table, write_table
+from selector.dataset.records import RootRecord, to_table
 from selector.engine.prompts import encode_chat
 from selector.errors import UserError
 from selector.trees.expansion import ActionSpace
@@ -92,19 +86,6 @@ class LocalEngine:
             yield attempt(label, place, unit)
 
 
-def open_engine(
-    config: Config, console: Console, pair: Pair | None = None, engine: str = "local", workers: int = 0
-) -> AbstractContextManager[Engine]:
-    """The engine that the command line names. Raises UserError for one that is not there."""
-    if engine == "ray":
-        from data_gen.engines.ray import ray_engine
-
-        return ray_engine(config, workers, console)
-    if workers:
-        raise UserError(f"workers is {workers}, but the local engine is one process: add `--engine ray`.")
-    return nullcontext(LocalEngine(config, pair))
-
-
 def labeller(config: Config, pair: Pair) -> LabelUnit:
     """What makes a unit's records with this pair."""
     space = ActionSpace(*astuple(config.action_space))
@@ -136,44 +117,3 @@ def attempt(label: LabelUnit, place: int, unit: WorkUnit) -> Outcome:
     except Exception as error:
         return Outcome(place, error=f"{type(error).__name__}: {error}", seconds=time.perf_counter() - start)
     return Outcome(place, table, seconds=time.perf_counter() - start)
-
-
-def collect(
-    manifest: Manifest, folder: Path, outcomes: Iterable[Outcome], total: int, workers: int, console: Console
-) -> None:
-    """Write what comes. A unit is called done only after its shard lies there.
-
-    A failure does not stop the run; a disk that cannot be written to does.
-    """
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("trajectories", total=total)
-        for number, outcome in enumerate(outcomes, 1):
-            with refuse_full_disk(folder):
-                manifest.record(outcome.place, _store(manifest.units[outcome.place].id, outcome, folder), folder)
-            progress.advance(bar)
-            if number == 1 and total > 1:
-                minutes = outcome.seconds * (total - 1) / workers / 60
-                time_left = f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"
-                progress.console.print(f"The first trajectory says about {time_left} for the others.")
-
-
-@contextmanager
-def refuse_full_disk(folder: Path) -> Iterator[None]:
-    """One sentence for a data set that cannot be written to; what is done already stays."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"out is {str(folder)!r}, where writing failed ({error}): make room, and start the same run again."
-        ) from None
-
-
-def _store(identity: str, outcome: Outcome, folder: Path) -> Unit:
-    if outcome.error:
-        return Unit(identity, "failed", seconds=outcome.seconds, error=outcome.error)
-    shard = f"part-{outcome.place:05d}.parquet"
-    write_table(folder / "shards" / shard, outcome.table)
-    return Unit(identity, "done", shard, outcome.table.num_rows, outcome.seconds)

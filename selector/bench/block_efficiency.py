@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from selector.config import EvaluateConfig
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from selector.statistics import Floats, Interval, percentile_interval, prompt_sums, resample_counts
 from selector.trees.expansion import Expansion

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from io import SEEK_END, FileIO
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from data_gen.prompts.prompts import Prompt, load_prompts
-from selector.artifacts import write_text
+from selector.artifacts import refuse_full_disk, sole_writer, write_bytes
 from selector.config import DecodeConfig
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
@@ -21,6 +23,7 @@ from selector.engine.prompts import encode_chat
 from selector.errors import UserError, first_line
 
 STDIN = "-"
+ROW_START = re.compile(rb'\{"id": "(?:[^"\\]|\\.)*", "prompt": "[0-9a-f]{64}"')
 
 
 def read_prompts(source: str, stdin: TextIO | None = None) -> list[Prompt]:
@@ -47,21 +50,24 @@ class Answers:
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         """Read what is there; nothing is changed. Raises UserError if it is something else or of other settings."""
         self.path, self.settings = path, settings
+        self.read()
+
+    def read(self) -> None:
+        """Take what the file holds now."""
         self.done: dict[str, str] = {}
-        self._kept: list[str] = []
-        try:
-            text = path.read_text("utf-8") if path.exists() else ""
-        except UnicodeDecodeError:
-            raise UserError(f"out is {str(path)!r}, which holds no text: give another file.") from None
-        lines = text.split("\n")[:-1]  # what follows the last line feed was cut off while it was written
+        self._kept: list[bytes] = []
+        content = self.path.read_bytes() if self.path.exists() else b""
+        *lines, torn = content.split(b"\n")
+        if torn and not lines and not ROW_START.match(torn):
+            lines = [torn]  # no row that was cut off while it was written, so it must not be dropped
         for number, line in enumerate(lines, 1):
             self._read(line, number)
-        self._stale = text != "".join(f"{line}\n" for line in self._kept)
+        self._stale = content != b"".join(line + b"\n" for line in self._kept)
 
-    def _read(self, line: str, number: int) -> None:
+    def _read(self, line: bytes, number: int) -> None:
         try:
-            row = json.loads(line)
-            identity, prompt, settings = row["id"], row["prompt"], row["settings"]
+            row = json.loads(line.decode())
+            identity, prompt, settings = row["id"], row["prompt"], dict(row["settings"])
         except (ValueError, TypeError, KeyError):
             message = f"out is {str(self.path)!r}, and its line {number} is no row of `ddte decode`: give another file."
             raise UserError(message) from None
@@ -85,17 +91,27 @@ class Answers:
 
     def write(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
         """Append rows as they come, after dropping a torn line and failures; returns new failures as (id, error)."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self._stale:
-            write_text(self.path, "".join(f"{line}\n" for line in self._kept))
         failures = []
-        with self.path.open("a", encoding="utf-8") as file:
-            for row in rows:
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-                file.flush()
-                if "error" in row:
-                    failures.append((row["id"], row["error"]))
+        with refuse_full_disk("out", self.path):
+            if self._stale or not self.path.exists():
+                write_bytes(self.path, b"".join(line + b"\n" for line in self._kept))
+            with self.path.open("ab", buffering=0) as file:
+                for row in rows:
+                    _append(file, json.dumps(row, ensure_ascii=False).encode() + b"\n")
+                    if "error" in row:
+                        failures.append((row["id"], row["error"]))
         return failures
+
+
+def _append(file: FileIO, line: bytes) -> None:
+    """All of a line, or nothing of it where the disk is full."""
+    start = file.seek(0, SEEK_END)
+    try:
+        while line:
+            line = line[file.write(line) :]
+    except OSError:
+        file.truncate(start)
+        raise
 
 
 def answer(decoder: Decoder, prompt: Prompt, decode: DecodeConfig, settings: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +136,14 @@ def answer(decoder: Decoder, prompt: Prompt, decode: DecodeConfig, settings: dic
 def decode_all(decoder: Decoder, prompts: Sequence[Prompt], answers: Answers, decode: DecodeConfig) -> int:
     """Answer what is left, with a progress bar on standard error; the exit code, 1 when a prompt failed."""
     console = Console(stderr=True)
+    with sole_writer("out", answers.path):
+        answers.read()  # what another run may have written since
+        return _decode_left(decoder, prompts, answers, decode, console)
+
+
+def _decode_left(
+    decoder: Decoder, prompts: Sequence[Prompt], answers: Answers, decode: DecodeConfig, console: Console
+) -> int:
     left = answers.left(prompts)
     if len(left) < len(prompts):
         console.print(f"{answers.path}: {len(prompts) - len(left)} of {len(prompts)} prompts are there already.")

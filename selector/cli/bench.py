@@ -127,7 +127,7 @@ def efficiency(
     """
     from selector.artifacts import check_file, write_json
     from selector.bench.block_efficiency import markdown, mean_efficiencies
-    from selector.dataset.records import RootDataset
+    from selector.dataset.dataset import RootDataset
     from selector.trees.expansion import Expansion
 
     if actions == []:

@@ -16,9 +16,17 @@ from data_gen.estimate import estimate
 from data_gen.pipeline import generate
 from data_gen.prompts.prompts import load_prompts
 from data_gen.work_units import plan_units
-from selector.artifacts import as_json, check_place, known_settings, read_json, refuse_other_run, write_json
+from selector.artifacts import (
+    as_json,
+    atomic_write,
+    claim_folder,
+    read_json,
+    refuse_other_run,
+    sole_writer,
+    write_json,
+)
 from selector.config import EMBEDDED_TARGET, Config
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.decoding.decoder import Decoder
 from selector.decoding.policies import fixed_tree
 from selector.decoding.profiling import measure_profile
@@ -88,7 +96,8 @@ class Chain:
     def export(self) -> None:
         """Write the selectors as checkpoint folders."""
         if not self.checkpoint_path.exists():
-            export(self.train_path, self.checkpoint_path, self.report_path / "metrics.json")
+            with atomic_write(self.checkpoint_path) as temporary:
+                export(self.train_path, temporary, self.report_path / "metrics.json")
 
     @property
     def latency(self) -> LatencyProfile:
@@ -124,9 +133,12 @@ class Chain:
 
 def run_chain(config: Config, out: Path, console: Console | None = None) -> None:
     """Run all stages. Raises UserError for bad input and for a folder that holds another run."""
-    console = console or Console()
-    claim(config, out)
-    chain = Chain(config, out, console)
+    with sole_writer("out", out):
+        claim(config, out)
+        _run_stages(Chain(config, out, console or Console()))
+
+
+def _run_stages(chain: Chain) -> None:
     stages: list[tuple[str, str, Callable[[], None]]] = [
         ("Pass times", "measure both models on this machine", chain.profile),
         ("Data", "both models over the prompts, the longest stage; what is left to make follows", chain.generate),
@@ -135,29 +147,22 @@ def run_chain(config: Config, out: Path, console: Console | None = None) -> None
         ("Export", "checkpoint folders for decoding", chain.export),
     ]
     for number, (title, about, stage) in enumerate(stages, 1):
-        with _timed(console, f"{number}/{len(stages)} {title}", about):
+        with _timed(chain.console, f"{number}/{len(stages)} {title}", about):
             stage()
     chain.sample()
 
 
 def claim(config: Config, out: Path) -> None:
     """A run folder belongs to one configuration."""
-    path, mine = out / "config.json", as_json(config)
-    if path.exists():
-        stored = read_json(path, "give another folder")
-        for section, values in mine.items():
-            known = known_settings(getattr(config, section), stored.get(section, {}))
-            for name, value in values.items():
-                refuse_other_run(out, f"{section}.{name}", known[name], value)
+    if claim_folder("out", out, "config.json"):
+        stored = read_json(out / "config.json", "give another folder")
+        for section, settings in vars(config).items():
+            refuse_other_run("out", out, stored.get(section, {}), settings, f"{section}.")
         return
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"out is {str(out)!r}, which holds other files: give a new or an empty folder.")
-    check_place("out", path)
     units = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
     _check_stages(config)
     estimate(config, len(units), out)
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(path, mine)
+    write_json(out / "config.json", as_json(config))
 
 
 def _check_stages(config: Config) -> None:

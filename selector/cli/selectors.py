@@ -16,11 +16,9 @@ def train(data: Path, profile: Path, out: Path, train: TrainConfig) -> None:
         profile: pass times made by `ddte profile`.
         out: the run folder; an interrupted run goes on.
     """
-    from selector.artifacts import check_place
     from selector.latency import LatencyProfile
     from selector.training.fit import train as train_selectors
 
-    check_place("out", out)
     train_selectors(data, LatencyProfile.load(profile), train, out)
 
 
@@ -41,16 +39,14 @@ def evaluate(
         test_data: another data set to score on (default: held-out prompts).
         profile: another machine's pass times (default: the run's).
     """
-    from selector.artifacts import check_place
-    from selector.dataset.records import RootDataset
+    from selector.artifacts import claim_folder
+    from selector.dataset.dataset import RootDataset
     from selector.evaluation.console import print_rows
     from selector.evaluation.evaluate import evaluate as evaluate_selectors
     from selector.latency import LatencyProfile
-    from selector.network.checkpoint import refuse_occupied
     from selector.training.run_folder import RunFolder
 
-    refuse_occupied(out)
-    check_place("out", out)
+    claim_folder("out", out)
     folders = run if isinstance(run, list) else [run]
     if not folders:
         raise UserError("run is []: name one run folder or more.")
@@ -81,10 +77,8 @@ def export(run: Path, out: Path, metrics: Path | None = None) -> None:
         out: folder that gets one checkpoint a verifier.
         metrics: metrics.json of `ddte evaluate`, for the figures of the model cards.
     """
-    from selector.artifacts import check_place
     from selector.training.export import export as export_run
 
-    check_place("out", out / "checkpoint")
     for folder in export_run(run, out, metrics):
         print(f"Checkpoint: {folder}")
 

@@ -11,14 +11,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from selector.artifacts import checked_fields, content_hash, read_json, write_json
+from pydantic import TypeAdapter, ValidationError
+
+from selector.artifacts import Count, complaint, content_hash, load, write_json
 from selector.config import check_draft_warp
 from selector.errors import UserError
-from selector.field_checks import check_dict, check_texts, check_whole, checked_space
 from selector.trees.expansion import ActionSpace
 
-SCHEMA = 1
-STATUSES = ("pending", "done", "failed")
+SCHEMA = 2
+WITHOUT_CHECKSUMS = 1  # the schema before: its shards say neither checksum nor unit
 FILE_NAME = "manifest.json"
 JOURNAL = "ended_units.jsonl"
 REMEDY = "make the data set with `ddte generate`"
@@ -26,14 +27,21 @@ REMEDY = "make the data set with `ddte generate`"
 
 @dataclass
 class Unit:
-    """One piece of work: its rows lie in `shards/<shard>`; `error` says why a failed one has none."""
+    """One piece of work: its rows lie in `shards/<shard>`; `error` says why a failed one has none.
+
+    `checksum` is the SHA-256 of the shard's file; empty where an earlier version made it.
+    """
 
     id: str
     status: Literal["pending", "done", "failed"] = "pending"
     shard: str = ""
-    rows: int = 0
+    rows: Count = 0
     seconds: float = 0.0
     error: str = ""
+    checksum: str = ""
+
+
+UNIT: TypeAdapter[Unit] = TypeAdapter(Unit)
 
 
 @dataclass
@@ -59,7 +67,7 @@ class Manifest:
     target_fingerprint: str
     draft_fingerprint: str
     dtype: str = "float32"
-    draft_warp: Any = "same"
+    draft_warp: Literal["same"] | tuple[float, float] = "same"
     seed: int = 0
     versions: dict[str, str] = field(default_factory=dict)
     git_revision: str = ""
@@ -67,21 +75,45 @@ class Manifest:
     complete: bool = False
     schema: int = SCHEMA
 
+    def __post_init__(self) -> None:
+        ActionSpace(*self.action_space)
+        check_draft_warp(self.draft_warp)
+
     @property
     def space(self) -> ActionSpace:
         return ActionSpace(*self.action_space)
 
-    def hash(self) -> str:
-        """Identity of the data set: SHA-256 of the manifest's content."""
-        return content_hash(asdict(self))
+    @property
+    def shards(self) -> dict[str, Unit]:
+        """The unit whose rows each shard holds, in the units' order; failed and pending units have none."""
+        return {unit.shard: unit for unit in self.units if unit.status == "done" and unit.rows}
 
-    def shard_rows(self) -> dict[str, int]:
-        """Rows that each shard must hold, in the units' order; failed and pending units have none."""
-        rows: dict[str, int] = {}
-        for unit in self.units:
-            if unit.status == "done" and unit.rows:
-                rows[unit.shard] = rows.get(unit.shard, 0) + unit.rows
-        return rows
+    def origin(self, unit: Unit) -> dict[str, str]:
+        """What the shard of `unit` says of itself."""
+        return {"unit": unit.id, "target": self.target_fingerprint, "draft": self.draft_fingerprint}
+
+    def hash(self) -> str:
+        """Identity of the data set: SHA-256 of the manifest's content, the same in every version that reads it."""
+        content = asdict(self)
+        if self.schema == WITHOUT_CHECKSUMS:
+            content["units"] = [{key: unit[key] for key in unit if key != "checksum"} for unit in content["units"]]
+        return content_hash(content)
+
+    def require_complete(self) -> None:
+        """A UserError if the data set is not complete or holds nothing."""
+        if not self.complete:
+            pending = sum(unit.status == "pending" for unit in self.units)
+            raise UserError(
+                f"complete is false ({pending} units are pending): finish the data set with `ddte generate`."
+            )
+        if not self.shards:
+            raise UserError("units have no rows: generate the data set again with longer or more trajectories.")
+        if len(self.shards) < sum(unit.status == "done" and unit.rows > 0 for unit in self.units):
+            raise UserError("units name one shard twice: generate the data set again.")
+        if any(self.hidden_sizes.get(name, 0) < 1 for name in ("target", "draft")):
+            raise UserError(f"hidden_sizes is {self.hidden_sizes}: it must name the sizes of target and draft.")
+        if not self.verifiers:
+            raise UserError("verifiers is empty: generate the data set again with one verifier or more.")
 
     def save(self, folder: Path) -> None:
         """Write `manifest.json` atomically; the journal is then part of it and goes."""
@@ -97,8 +129,7 @@ class Manifest:
     @classmethod
     def load(cls, folder: Path) -> Manifest:
         """Read `folder/manifest.json` and its journal; a UserError names the field that does not fit."""
-        path = folder / FILE_NAME
-        manifest = cls.from_dict(read_json(path, REMEDY), path)
+        manifest = load(cls, folder / FILE_NAME, (SCHEMA, WITHOUT_CHECKSUMS), REMEDY)
         if (folder / JOURNAL).exists():
             manifest._replay(folder / JOURNAL)
         return manifest
@@ -108,38 +139,9 @@ class Manifest:
         places = {unit.id: place for place, unit in enumerate(self.units)}
         try:
             for line in path.read_text("utf-8").split("\n")[:-1]:
-                unit = Unit(**json.loads(line))
-                _check_unit(unit)
+                unit = UNIT.validate_json(line, strict=True, extra="forbid")
                 self.units[places[unit.id]] = unit
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"journal '{path}' is damaged ({str(error).rstrip('.')}): {REMEDY}.") from None
-
-    @classmethod
-    def from_dict(cls, data: Any, source: Path | str = FILE_NAME) -> Manifest:
-        """Inverse of `dataclasses.asdict`, also after JSON."""
-        values = checked_fields(cls, data, SCHEMA, source, REMEDY)
-        try:
-            values["units"] = [Unit(**unit) for unit in data["units"]]
-            values["action_space"] = checked_space("action_space", data["action_space"])
-            manifest = cls(**values)
-            _check(manifest)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"manifest '{source}' is damaged ({str(error).rstrip('.')}): {REMEDY}.") from None
-        return manifest
-
-
-def _check(manifest: Manifest) -> None:
-    """A ValueError names the first field of a kind that it cannot have."""
-    check_dict("config", manifest.config)
-    check_texts("verifiers", manifest.verifiers)
-    check_texts("scalars", manifest.scalars)
-    check_dict("hidden_sizes", manifest.hidden_sizes)
-    check_draft_warp(manifest.draft_warp)
-    for unit in manifest.units:
-        _check_unit(unit)
-
-
-def _check_unit(unit: Unit) -> None:
-    check_whole(f"rows of unit {unit.id!r}", unit.rows, 0)
-    if not isinstance(unit.shard, str) or unit.status not in STATUSES:
-        raise ValueError(f"unit {unit.id!r} has shard {unit.shard!r} and status {unit.status!r}")
+        except ValidationError as error:
+            raise UserError(f"journal '{path}' is damaged ({complaint(error)}): {REMEDY}.") from None
+        except KeyError as error:
+            raise UserError(f"journal '{path}' is damaged (unit {error} is unknown): {REMEDY}.") from None

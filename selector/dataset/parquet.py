@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from selector.errors import UserError
+from selector.dataset.manifest import Manifest, Unit
+from selector.errors import UserError, first_line
+
+ORIGIN = "ddte"  # key of a shard's metadata: the unit and both models' fingerprints, as JSON
 
 
 def list_column(rows: list[Tensor], kind: Any) -> Any:
@@ -22,40 +26,53 @@ def list_column(rows: list[Tensor], kind: Any) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1), kind))
 
 
-def count_rows(path: Path) -> int | None:
-    """Rows of a shard by its footer; None for a shard that is missing, cut off or no parquet file."""
+def is_whole(path: Path, unit: Unit) -> bool:
+    """Whether a shard is there and is what the manifest says of it; one without a checksum is known by its rows."""
     try:
-        return int(pq.read_metadata(path).num_rows)
+        if unit.checksum:
+            return checksum(path.read_bytes()) == unit.checksum
+        return int(pq.read_metadata(path).num_rows) == unit.rows
     except (pa.ArrowException, OSError):
-        return None
+        return False
 
 
-def read_shards(folder: Path, shard_rows: Mapping[str, int]) -> Any:
-    """One arrow table of all shards; each must hold as many rows as the manifest says."""
-    tables = []
-    for name, rows in shard_rows.items():
-        path = folder / name
-        try:
-            table = pq.read_table(path)
-        except FileNotFoundError:
-            raise UserError(f"shard {str(path)!r} is missing: run `ddte generate` again.") from None
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(
-                f"shard {str(path)!r} cannot be read ({_first_line(error)}): delete it and generate again."
-            ) from None
-        if table.num_rows != rows:
-            raise UserError(f"rows of {str(path)!r} is {table.num_rows}: the manifest says {rows}; generate again.")
-        tables.append(table)
+def checksum(content: bytes) -> str:
+    """SHA-256 of a shard's file, 64 hex digits."""
+    return sha256(content).hexdigest()
+
+
+def read_shards(folder: Path, manifest: Manifest) -> Any:
+    """One arrow table of all shards; each must be what the manifest says."""
+    tables = [_read_shard(folder / name, unit, manifest) for name, unit in manifest.shards.items()]
     try:
         return pa.concat_tables(tables)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        reason = _first_line(error)
+        reason = first_line(error)  # whole schemas follow
         raise UserError(f"shards of {str(folder)!r} have different columns ({reason}): generate again.") from None
 
 
-def _first_line(error: Exception) -> str:
-    """Arrow lists whole schemas below it."""
-    return str(error).strip().splitlines()[0].rstrip(".:")
+def _read_shard(path: Path, unit: Unit, manifest: Manifest) -> Any:
+    try:
+        content = path.read_bytes()
+        if unit.checksum and checksum(content) != unit.checksum:
+            raise UserError(f"shard {str(path)!r} is not what was written (its checksum differs): generate it again.")
+        table = pq.read_table(pa.BufferReader(content))
+    except FileNotFoundError:
+        raise UserError(f"shard {str(path)!r} is missing: run `ddte generate` again.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(
+            f"shard {str(path)!r} cannot be read ({first_line(error)}): delete it and generate again."
+        ) from None
+    if table.num_rows != unit.rows:
+        raise UserError(f"rows of {str(path)!r} is {table.num_rows}: the manifest says {unit.rows}; generate again.")
+    origin = json.loads((table.schema.metadata or {}).get(ORIGIN.encode(), "{}"))
+    for name, value in manifest.origin(unit).items():
+        if origin.get(name, value) != value:  # a shard of an earlier version says nothing
+            raise UserError(
+                f"shard {str(path)!r} is of another data set ({name} is {origin[name]!r} there and {value!r} in the "
+                "manifest): put the set's own shard there, or generate it again."
+            )
+    return table
 
 
 def column(table: Any, name: str) -> Any:

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from selector.artifacts import write_json
-from selector.errors import UserError
+from selector.artifacts import atomic_write, load_tensors, write_json
+from selector.errors import UserError, first_line
 
 SCHEMA = 1
 KIND = "early_exit"
@@ -86,9 +85,8 @@ def save_draft(
         tensors |= _pack(name, parameter.detach().float())
     if head_tokens is not None:
         tensors["head_tokens"] = head_tokens.to(torch.int32)
-    temporary = folder / "model.safetensors.tmp"
-    save_file(tensors, temporary)
-    os.replace(temporary, folder / "model.safetensors")
+    with atomic_write(folder / "model.safetensors") as temporary:
+        save_file(tensors, temporary)
     write_json(folder / "config.json", {"schema": SCHEMA, "kind": KIND, "layers": layers, **info})
 
 
@@ -138,17 +136,14 @@ def load_draft(folder: Path, target: PreTrainedModel) -> tuple[PreTrainedModel, 
     if not isinstance(layers, list) or any(type(layer) is not int for layer in layers):
         raise UserError(f"draft {str(folder)!r} has layers {layers!r} in config.json, not a list: distill it again.")
     try:
-        tensors = load_file(folder / "model.safetensors")
-    except (OSError, SafetensorError) as error:
+        tensors = load_tensors(folder / "model.safetensors")
+    except (OSError, SafetensorError, ValueError) as error:
         raise UserError(
-            f"draft {str(folder)!r} has no readable model.safetensors ({error}): distill it again."
+            f"draft {str(folder)!r} has no usable model.safetensors ({first_line(error)}): distill it again."
         ) from None
     head_tokens = tensors.pop("head_tokens").long() if "head_tokens" in tensors else None
-    if head_tokens is not None and int(head_tokens.max()) >= target.config.vocab_size:
-        raise UserError(
-            f"draft {str(folder)!r} has token {int(head_tokens.max())}, past the target's vocabulary of "
-            f"{target.config.vocab_size}: take the draft that was distilled from this target."
-        )
+    if head_tokens is not None:
+        _check_head_tokens(head_tokens, folder, target.config.vocab_size)
     tensors = _unpack(tensors)
     draft = build_early_exit(target, layers, head_tokens)
     own = trained_parameters(draft)
@@ -161,3 +156,14 @@ def load_draft(folder: Path, target: PreTrainedModel) -> tuple[PreTrainedModel, 
             parameter.copy_(tensors[name])
     draft.train(False)
     return draft, head_tokens
+
+
+def _check_head_tokens(head_tokens: Tensor, folder: Path, vocab_size: int) -> None:
+    """Each column of the head is one token: where two share it, one of them would lose its share of the law."""
+    if head_tokens.dim() != 1 or not len(head_tokens) or head_tokens[0] < 0 or (head_tokens.diff() <= 0).any():
+        raise UserError(f"draft {str(folder)!r} has head_tokens that repeat or do not ascend: distill it again.")
+    if head_tokens[-1] >= vocab_size:
+        raise UserError(
+            f"draft {str(folder)!r} has token {int(head_tokens[-1])}, past the target's vocabulary of {vocab_size}: "
+            "take the draft that was distilled from this target."
+        )

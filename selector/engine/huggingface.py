@@ -16,7 +16,7 @@ from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import is_early_exit, load_draft
 from selector.engine.embedded import embedded_folder, quiet
 from selector.engine.prompts import encode_chat
-from selector.errors import UserError
+from selector.errors import UserError, first_line
 
 __all__ = ["HuggingFaceModel", "Pair", "load_pair", "pair_with"]
 
@@ -191,5 +191,4 @@ def check_folder(field: str, source: str) -> None:
 
 
 def _not_loaded(field: str, source: str, error: Exception) -> UserError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    return UserError(f"{field} is {source!r}: it could not be loaded as a causal language model ({reason}).")
+    return UserError(f"{field} is {source!r}: it could not be loaded as a causal language model ({first_line(error)}).")

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.evaluation.metrics import PolicyScores
 from selector.features import HIDDEN
 from selector.latency import LatencyProfile

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from selector.artifacts import write_json, write_text
+from selector.artifacts import atomic_write, claim_folder, write_json, write_text
 from selector.config import EvaluateConfig
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from selector.evaluation.ablations import study
 from selector.evaluation.cells import cell_table, losses
@@ -62,6 +62,7 @@ def evaluate(
         UserError: checkpoints that do not fit the data, or no prompts to choose or to
             score on.
     """
+    claim_folder("out", folder)
     for checkpoint in checkpoints:
         check_fit(checkpoint, dataset)
     train, test = split(dataset, test_prompts, training)
@@ -71,12 +72,13 @@ def evaluate(
             results = _studied(results, train, profile, config, checkpoints)
     rows = all_rows(results)
     html = render_report(results, rows, Subject(train, test, profile, config, list(checkpoints)))
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "metrics.json", rows)
-    write_json(folder / "study.json", study_rows(results))
-    write_text(folder / "report.html", html)
-    with styled():
-        save_png(overview_chart(combinations(rows)), folder / "overview.png")
+    with atomic_write(folder) as temporary:
+        temporary.mkdir()
+        write_json(temporary / "metrics.json", rows)
+        write_json(temporary / "study.json", study_rows(results))
+        write_text(temporary / "report.html", html)
+        with styled():
+            save_png(overview_chart(combinations(rows)), temporary / "overview.png")
     return rows
 
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.offline.baselines import PolicyResult, best_action, score_policy
 from selector.offline.labelled_roots import LabelledRoots
 from selector.offline.throughput import Ints

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint, best_actions
 from selector.network.checkpoint_config import HEADS, Head

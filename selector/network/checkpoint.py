@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
@@ -12,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
-from selector.artifacts import read_json, write_json, write_text
-from selector.errors import UserError
+from selector.artifacts import atomic_write, claim_folder, load_tensors, write_json, write_text
+from selector.errors import UserError, first_line
 from selector.features import HIDDEN, SCALARS, RootFeatures
 from selector.latency import LatencyProfile, latency_scalars
 from selector.network.checkpoint_config import REMEDY, CheckpointConfig, Head
@@ -133,33 +131,22 @@ class SelectorCheckpoint:
     def save(self, folder: Path | str, card: str) -> None:
         """Write the folder, `card` as its README.md; it must not exist yet, or be empty."""
         folder = Path(folder)
-        refuse_occupied(folder)
-        temporary = folder.with_name(folder.name + ".tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
+        claim_folder("out", folder)
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
-        save_file(tensors, temporary / "model.safetensors")
-        write_json(temporary / "config.json", asdict(self.config))
-        write_text(temporary / "README.md", card)
-        if folder.exists():
-            folder.rmdir()
-        os.replace(temporary, folder)
+        with atomic_write(folder) as temporary:
+            temporary.mkdir()
+            save_file(tensors, temporary / "model.safetensors")
+            write_json(temporary / "config.json", asdict(self.config))
+            write_text(temporary / "README.md", card)
 
     @classmethod
     def load(cls, folder: Path | str) -> SelectorCheckpoint:
         """Read and check a checkpoint folder; the network is on the CPU, in float32."""
         folder = Path(folder)
-        config = CheckpointConfig.from_dict(read_json(folder / "config.json", REMEDY), folder / "config.json")
+        config = CheckpointConfig.load(folder / "config.json")
         try:
             network = SelectorNetwork(config.shape)
-            network.load_state_dict(load_file(folder / "model.safetensors"))
+            network.load_state_dict(load_tensors(folder / "model.safetensors", divisors=".scale"))
         except Exception as error:
-            reason = str(error).strip().splitlines()[0]
-            raise UserError(f"weights of {str(folder)!r} do not fit ({reason}): {REMEDY}.") from None
+            raise UserError(f"weights of {str(folder)!r} do not fit ({first_line(error)}): {REMEDY}.") from None
         return cls(network, config)
-
-
-def refuse_occupied(folder: Path) -> None:
-    """A UserError if something lies at `folder` already."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"output folder {str(folder)!r} already holds something: delete it or give another one.")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Num
+from pydantic import Field
 from torch import Tensor, nn
 
+from selector.artifacts import Size
 from selector.features import HIDDEN, SCALARS
 from selector.trees.expansion import ActionSpace
 
@@ -38,13 +40,13 @@ class NetworkShape:
         inputs: `all` blocks of features, or those of the `root`, which cost half as much at decoding.
     """
 
-    target_hidden: int
-    draft_hidden: int
-    num_scalars: int
+    target_hidden: Size
+    draft_hidden: Size
+    num_scalars: Size
     action_space: tuple[int, int, int]
-    components: int = 16
-    hidden_sizes: tuple[int, int] = (512, 32)
-    dropout: float = 0.2
+    components: Size = 16
+    hidden_sizes: tuple[Size, Size] = (512, 32)
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
     inputs: Literal["all", "root"] = "all"
 
     @property

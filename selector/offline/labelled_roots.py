@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.latency import LatencyProfile
 from selector.offline.throughput import Ints
 from selector.statistics import Floats

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler
 
 from selector.config import TrainConfig
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import network_inputs
 from selector.network.network import Inputs

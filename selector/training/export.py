@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from selector.artifacts import git_revision, read_json, versions
+from selector.artifacts import claim_folder, git_revision, read_json, sole_writer, versions
 from selector.dataset.manifest import Manifest
 from selector.errors import UserError
-from selector.network.checkpoint import SelectorCheckpoint, refuse_occupied
+from selector.network.checkpoint import SelectorCheckpoint
 from selector.network.checkpoint_config import HEADS, CheckpointConfig, Head
 from selector.network.network import SelectorNetwork
 from selector.training.card import FIGURE_COLUMNS, model_card
@@ -71,11 +71,19 @@ def export(run_folder: Path | str, out_folder: Path | str, metrics: Path | None 
     selectors = {verifier: run.selector(verifier) for verifier in run.verifiers}
     rows = _metric_rows(metrics) if metrics else None
     cards = {verifier: model_card(selector.config, rows) for verifier, selector in selectors.items()}
-    for verifier in selectors:
-        refuse_occupied(out / verifier)
-    for verifier, selector in selectors.items():
-        selector.save(out / verifier, cards[verifier])
+    with sole_writer("out", out):
+        there = {verifier for verifier, selector in selectors.items() if _is_exported(selector, out / verifier)}
+        left = [verifier for verifier in selectors if verifier not in there] or list(selectors)
+        for verifier in left:
+            claim_folder("out", out / verifier)
+        for verifier in left:
+            selectors[verifier].save(out / verifier, cards[verifier])
     return [out / verifier for verifier in selectors]
+
+
+def _is_exported(selector: SelectorCheckpoint, folder: Path) -> bool:
+    """Whether an export that was stopped has written it already."""
+    return (folder / "config.json").exists() and SelectorCheckpoint.load(folder).config == selector.config
 
 
 def _metric_rows(path: Path) -> list[dict[str, Any]]:

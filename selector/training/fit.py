@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 from rich.console import Console
 
-from selector.artifacts import content_hash
+from selector.artifacts import content_hash, sole_writer
 from selector.config import TrainConfig
+from selector.dataset.dataset import RootDataset
 from selector.dataset.manifest import Manifest
-from selector.dataset.records import RootDataset
 from selector.latency import LatencyProfile
 from selector.network.network import NetworkShape
 from selector.offline.baselines import oracle_gap
@@ -55,7 +56,17 @@ def train(
     check_config(config)
     dataset = RootDataset.load(dataset_folder)
     check_config(config, dataset.manifest)
-    run = open_run(Path(run_folder), config, dataset.manifest, profile, split_prompts(dataset, config))
+    with sole_writer("out", Path(run_folder)) if _leads() else nullcontext():
+        run = open_run(Path(run_folder), config, dataset.manifest, profile, split_prompts(dataset, config))
+        _train_left(run, dataset, profile, config, console)
+    if _leads():
+        print_results(console, {verifier: run.selector(verifier) for verifier in config.verifiers})
+    return run
+
+
+def _train_left(
+    run: RunFolder, dataset: RootDataset, profile: LatencyProfile, config: TrainConfig, console: Console
+) -> None:
     splits = run.splits  # a run that goes on keeps those of its start
     print_splits(console, splits, dataset)
     seen = dataset.subset(splits.rows(dataset, "train") + splits.rows(dataset, "validation"))
@@ -64,9 +75,6 @@ def train(
         if not run.is_done(verifier):
             data = RootDataModule(dataset, verifier, profile, splits, config)
             _train_one(run, dataset.manifest, data, config, console)
-    if _leads():
-        print_results(console, {verifier: run.selector(verifier) for verifier in config.verifiers})
-    return run
 
 
 def _leads() -> bool:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.offline.baselines import OracleGap
 from selector.training.data import RootDataModule

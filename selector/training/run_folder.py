@@ -10,20 +10,42 @@ splits.json              prompt ids of training, validation and test
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from selector.artifacts import as_json, content_hash, git_revision, read_json, versions, write_json
+from selector.artifacts import (
+    as_json,
+    claim_folder,
+    content_hash,
+    git_revision,
+    load,
+    refuse_other_run,
+    versions,
+    write_json,
+)
 from selector.config import TrainConfig
 from selector.dataset.manifest import Manifest
 from selector.errors import UserError
 from selector.latency import LatencyProfile
-from selector.network.checkpoint import SelectorCheckpoint, refuse_occupied
+from selector.network.checkpoint import SelectorCheckpoint
 from selector.training.splits import Splits
 
 SCHEMA = 1
 REMEDY = "train with `ddte train`"
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """`run.json`; a setting that is newer than the run has its default in `config`."""
+
+    config: TrainConfig
+    data_hash: str
+    profile_hash: str
+    data_config: dict[str, Any]
+    versions: dict[str, str]
+    git_revision: str
+    schema: int = SCHEMA
 
 
 @dataclass(frozen=True)
@@ -39,32 +61,18 @@ class RunFolder:
         return self.path / verifier / "selector"
 
     @property
-    def info(self) -> dict[str, Any]:
-        """`run.json`; a UserError if this is no run folder."""
-        info = read_json(self.path / "run.json", REMEDY)
-        if not isinstance(info, dict) or info.get("schema") != SCHEMA:
-            raise UserError(f"file '{self.path / 'run.json'}' is not of schema {SCHEMA}: {REMEDY} again.")
-        config = info.get("config")
-        if not isinstance(config, dict) or not _are_texts(config.get("verifiers")):
-            raise UserError(f"config of '{self.path / 'run.json'}' names no verifiers: {REMEDY} again.")
-        return info
+    def info(self) -> RunInfo:
+        """A UserError if this is no run folder."""
+        return load(RunInfo, self.path / "run.json", (SCHEMA,), REMEDY)
 
     @property
     def verifiers(self) -> list[str]:
-        return list(self.info["config"]["verifiers"])
+        return list(self.info.config.verifiers)
 
     @property
     def splits(self) -> Splits:
         """The prompt ids of the three parts."""
-        parts = read_json(self.path / "splits.json", REMEDY)
-        names = [entry.name for entry in fields(Splits)]
-        if not isinstance(parts, dict) or set(parts) != set(names):
-            wanted = ", ".join(names)
-            raise UserError(f"file '{self.path / 'splits.json'}' must have exactly {wanted}: {REMEDY} again.")
-        for name in names:
-            if not _are_texts(parts[name]):
-                raise UserError(f"{name} of '{self.path / 'splits.json'}' is no list of prompt ids: {REMEDY} again.")
-        return Splits(**parts)
+        return load(Splits, self.path / "splits.json", (), REMEDY)
 
     @property
     def profile(self) -> LatencyProfile:
@@ -86,33 +94,16 @@ class RunFolder:
 def open_run(path: Path, config: TrainConfig, manifest: Manifest, profile: LatencyProfile, splits: Splits) -> RunFolder:
     """Start a run folder, or go on with one of the very same run; a UserError names the first difference."""
     run = RunFolder(path)
-    info: dict[str, Any] = {
-        "schema": SCHEMA,
-        "config": as_json(config),
-        "data_hash": manifest.hash(),
-        "profile_hash": content_hash(asdict(profile)),
-    }
-    if (path / "run.json").exists():
-        _refuse_other_run(path, run.info, info)
-        return run
-    refuse_occupied(path)
-    path.mkdir(parents=True, exist_ok=True)
-    profile.save(path / "profile.json")
-    write_json(path / "splits.json", asdict(splits))
-    origin = {"data_config": manifest.config, "versions": versions(), "git_revision": git_revision()}
-    write_json(path / "run.json", info | origin)
+    hashes = manifest.hash(), content_hash(asdict(profile))
+    info = RunInfo(config, *hashes, manifest.config, versions(), git_revision())
+    if claim_folder("out", path, "run.json"):
+        stored = run.info
+        refuse_other_run("out", path, as_json(stored.config), config)
+        refuse_other_run("out", path, vars(stored), {"data_hash": info.data_hash, "profile_hash": info.profile_hash})
+    else:
+        write_json(path / "run.json", as_json(info))
+    if not (path / "profile.json").exists():  # the run was killed right after its start
+        profile.save(path / "profile.json")
+    if not (path / "splits.json").exists():
+        write_json(path / "splits.json", asdict(splits))
     return run
-
-
-def _refuse_other_run(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
-    for left, right in ((there["config"], here["config"]), (there, here)):
-        for name, value in right.items():
-            if left.get(name) != value:
-                raise UserError(
-                    f"run folder '{path}' holds another run ({name} is {left.get(name)!r} there and {value!r} here): "
-                    "delete it, or give another folder."
-                )
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)

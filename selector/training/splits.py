@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold
 
 from selector.config import TrainConfig
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from selector.offline.labelled_roots import setting_pairs
 

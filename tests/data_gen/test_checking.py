@@ -13,10 +13,12 @@ from rich.console import Console
 from data_gen.checking import check_data_set, deeper
 from data_gen.pipeline import generate
 from selector.cli.main import main
-from selector.dataset.records import Manifest, RootDataset
+from selector.dataset.dataset import RootDataset
+from selector.dataset.manifest import Manifest
 from selector.errors import UserError
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.verifiers import VERIFIERS
+from tests.support.shards import seal
 from tests.support.small_runs import small_config, table_pair
 
 QUIET = Console(quiet=True)
@@ -35,6 +37,7 @@ def spoil(folder: Path, name: str, change) -> None:
     column = table.column(name)
     values = pa.array(change(column.to_pylist()), column.type)
     pq.write_table(table.set_column(table.column_names.index(name), name, values), path)
+    seal(folder)
 
 
 def test_a_sound_set_gives_a_table(folder, capsys):

@@ -13,10 +13,11 @@ from rich.console import Console
 from data_gen.estimate import count_actions, estimate, hidden_sizes
 from data_gen.pipeline import generate
 from selector.config import ActionSpaceConfig, PairConfig
-from selector.dataset.records import RootRecord, write_shard
+from selector.dataset.records import RootRecord
 from selector.errors import UserError
 from selector.features import SCALARS
 from selector.trees.expansion import ActionSpace
+from tests.support.shards import write_shard
 from tests.support.small_runs import small_config, table_pair
 
 

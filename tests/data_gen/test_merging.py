@@ -14,7 +14,8 @@ from data_gen.checking import check_data_set
 from data_gen.merging import merge
 from data_gen.pipeline import generate
 from selector.cli.main import main
-from selector.dataset.records import Manifest, RootDataset
+from selector.dataset.dataset import RootDataset
+from selector.dataset.manifest import Manifest
 from selector.errors import UserError
 from tests.support.disk_pair import rows
 from tests.support.small_runs import small_config, table_pair
@@ -135,7 +136,7 @@ def test_nothing_half_written_is_left(tmp_path, pair, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    (tmp_path / ".merged.merging" / "shards").mkdir(parents=True)
+    (tmp_path / ".merged.partial" / "shards").mkdir(parents=True)
     with monkeypatch.context() as patch:
         patch.setattr(merging, "write_data_card", full)
         with pytest.raises(UserError, match="No space left"):
@@ -143,7 +144,7 @@ def test_nothing_half_written_is_left(tmp_path, pair, monkeypatch):
     assert not [path for path in tmp_path.iterdir() if "merg" in path.name]
     with pytest.raises(UserError, match="holds other files"):
         merge(pair, pair[0], QUIET)
-    (tmp_path / ".merged.merging" / "shards").mkdir(parents=True)
-    (tmp_path / ".merged.merging" / "shards" / "part-00000.parquet").write_text("half")
+    (tmp_path / ".merged.partial" / "shards").mkdir(parents=True)
+    (tmp_path / ".merged.partial" / "shards" / "part-00000.parquet").write_text("half")
     merge(pair, tmp_path / "merged", QUIET)
     assert rows(tmp_path / "merged") == rows(pair[0]) + rows(pair[1])

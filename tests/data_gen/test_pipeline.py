@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from data_gen import pipeline
 from data_gen.engines import local as working
 from data_gen.pipeline import generate
 from selector.config import ActionSpaceConfig, TrainConfig
-from selector.dataset.records import Manifest, RootDataset
+from selector.dataset.dataset import RootDataset
+from selector.dataset.manifest import Manifest
 from selector.errors import UserError
 from tests.support.disk_pair import rows
 from tests.support.small_runs import small_config, table_pair
@@ -138,28 +140,28 @@ def test_three_sigkills_lose_nothing_and_repeat_nothing(tmp_path, prompt_file):
 
 def test_a_failing_prompt_is_named_and_retried(tmp_path, prompt_file, monkeypatch, capsys):
     folder, config = tmp_path / "data", small_config([prompt_file])
-    real = working.render
+    real = working.encode_chat
 
-    def failing(prompt, *arguments):
-        if prompt.id == "coding-1":
+    def failing(tokenizer, messages, *arguments):
+        if messages[0]["content"] == "coding text 1":
             raise RuntimeError("out of memory [x]")
-        return real(prompt, *arguments)
+        return real(tokenizer, messages, *arguments)
 
-    monkeypatch.setattr(working, "render", failing)
+    monkeypatch.setattr(working, "encode_chat", failing)
     manifest = generate(config, folder, table_pair(), Console(width=300))
     assert "failed: prompt 'coding-1'" in capsys.readouterr().out
     assert [unit.status for unit in manifest.units].count("failed") == 1
     assert manifest.complete
     assert "out of memory" in (folder / "README.md").read_text()
     assert "coding-1" not in RootDataset.load(folder).prompt_ids
-    monkeypatch.setattr(working, "render", real)
+    monkeypatch.setattr(working, "encode_chat", real)
     assert {unit.status for unit in generate(config, folder, table_pair(), QUIET).units} == {"done"}
     generate(config, tmp_path / "whole", table_pair(), QUIET)
     assert rows(folder) == rows(tmp_path / "whole")
 
 
 def test_all_failing_is_an_error(tmp_path, prompt_file, monkeypatch):
-    monkeypatch.setattr(working, "render", None)
+    monkeypatch.setattr(working, "encode_chat", None)
     with pytest.raises(UserError, match="every trajectory failed"):
         generate(small_config([prompt_file]), tmp_path / "data", table_pair(), QUIET)
 
@@ -174,7 +176,7 @@ def test_another_run_in_the_folder_is_refused(tmp_path, prompt_file):
         generate(replace(config, action_space=ActionSpaceConfig(3, 1, 2)), folder, table_pair(), QUIET)
     other = table_pair()
     other.draft.fingerprint = "another"
-    with pytest.raises(UserError, match="draft's fingerprint"):
+    with pytest.raises(UserError, match="draft_fingerprint is"):
         generate(replace(config, pair=replace(config.pair, draft="elsewhere")), folder, other, QUIET)
     Path(prompt_file).write_text(Path(prompt_file).read_text().replace("text 4", "text five"))
     with pytest.raises(UserError, match="other prompts"):
@@ -217,14 +219,14 @@ def test_nothing_is_written_for_a_broken_prompt_file(tmp_path):
 
 def test_a_full_disk_stops_the_run_and_it_goes_on_later(tmp_path, prompt_file, monkeypatch):
     folder, config = tmp_path / "data", small_config([prompt_file])
-    real, count = working.write_table, iter(range(100))
+    real, count = pipeline.write_table, iter(range(100))
 
-    def full(path, records):
+    def full(*arguments):
         if next(count) == 2:
             raise OSError(28, "No space left on device")
-        real(path, records)
+        real(*arguments)
 
-    monkeypatch.setattr(working, "write_table", full)
+    monkeypatch.setattr(pipeline, "write_table", full)
     with pytest.raises(UserError, match="No space left"):
         generate(config, folder, table_pair(), QUIET)
     assert [unit.status for unit in Manifest.load(folder).units] == ["done"] * 2 + ["pending"] * 4

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from selector.config import Config, PairConfig
-from selector.dataset.records import Manifest
+from selector.dataset.manifest import Manifest
 from tests.support.small_runs import small_config
 from tests.support.tiny_models import disturbed, tiny_model
 

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from selector.config import TrainConfig
-from selector.dataset.records import Manifest, RootDataset, RootRecord, Unit, write_shard
+from selector.dataset.dataset import RootDataset
+from selector.dataset.manifest import Manifest, Unit
+from selector.dataset.records import RootRecord
 from selector.features import HIDDEN, SCALARS
 from selector.trees.expansion import ActionSpace
+from tests.support.shards import write_shard
 
 SPACE = ActionSpace(2, 2, 3)
 SETTINGS = [(0.2, 1.0), (1.0, 0.9)]

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from selector.artifacts import git_revision, versions
 from selector.config import EMBEDDED_TARGET, EvaluateConfig
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.evaluation.report import charts
 from selector.evaluation.report.prose import LABELS, answer, combinations
 from selector.evaluation.report.style import styled, to_svg

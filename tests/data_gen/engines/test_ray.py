@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from data_gen.pipeline import generate
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from tests.support.disk_pair import disk_config, rows
 from tests.support.small_runs import small_config

@@ -135,7 +135,7 @@ def test_what_is_no_file_of_these_answers_is_left_alone(tmp_path: Path) -> None:
         answer_all(source, out)
     assert out.read_text() == '{"mine": 1}\n'
     out.write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match="which holds no text: give another file"):
+    with pytest.raises(UserError, match="its line 1 is no row"):
         answer_all(source, out)
 
 

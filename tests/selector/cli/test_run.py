@@ -5,7 +5,8 @@ import json
 import pytest
 from rich.console import Console
 
-from data_gen.engines.local import LocalEngine, open_engine
+from data_gen.engines.local import LocalEngine
+from data_gen.pipeline import open_engine
 from selector.artifacts import as_json
 from selector.cli.run import claim
 from selector.errors import UserError

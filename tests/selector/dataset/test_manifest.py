@@ -79,4 +79,5 @@ def test_a_line_of_the_journal(tmp_path):
     (line,) = (tmp_path / JOURNAL).read_text().splitlines()
     assert json.loads(line) == {
         "id": "unit-7", "status": "done", "shard": "part-00007.parquet", "rows": 8, "seconds": 1.0, "error": "",
+        "checksum": "",
     }  # fmt: skip

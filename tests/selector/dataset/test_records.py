@@ -9,10 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from selector.dataset.records import Manifest, RootDataset, RootRecord, Unit, write_shard
+from selector.artifacts import content_hash
+from selector.dataset.dataset import RootDataset
+from selector.dataset.manifest import Manifest, Unit
+from selector.dataset.records import RootRecord, to_table, write_table
 from selector.errors import UserError
 from selector.features import HIDDEN
 from selector.trees.expansion import ActionSpace
+from tests.support.shards import seal, write_shard
 
 SPACE = ActionSpace(2, 1, 2)
 VERIFIERS = ["naive", "traversal"]
@@ -174,11 +178,11 @@ def test_manifest_hash_follows_its_content(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"action_space": [2, "a", 2]}, "action_space is 'a'"),
+        ({"action_space": [2, "a", 2]}, "action_space.1 is 'a'"),
         ({"hidden_sizes": [6, 4]}, "hidden_sizes is"),
         ({"verifiers": None}, "verifiers is None"),
         ({"draft_warp": "foo"}, "draft_warp is 'foo'"),
-        ({"units": [{"id": "a", "rows": "x"}]}, "rows of unit 'a' is 'x'"),
+        ({"units": [{"id": "a", "rows": "x"}]}, "units.0.rows is 'x'"),
     ],
 )
 def test_fields_of_a_wrong_kind_are_refused(tmp_path, changes, word):
@@ -203,4 +207,63 @@ def test_columns_of_a_wrong_type_are_refused_in_one_line(tmp_path):
     assert "\n" not in str(caught.value)
     retyped(tmp_path / "shards" / "part-00001.parquet", "scalars")
     with pytest.raises(UserError, match="scalars is a column of string"):
+        RootDataset.load(tmp_path)
+
+
+def write_named(folder, records, target="t"):
+    """A data set of one unit, whose shard says where it is from."""
+    unit = Unit("a", "done", "part-00000.parquet", len(records), 1.0)
+    write_dataset(folder, records, units=[unit], target_fingerprint=target)
+    path, manifest = folder / "shards" / unit.shard, Manifest.load(folder)
+    write_table(path, to_table(records), manifest.origin(unit))
+    seal(folder)
+    return path
+
+
+def test_every_flipped_bit_of_a_shard_is_refused(tmp_path):
+    """Read as parquet, a part of them gives other values instead."""
+    path = write_named(tmp_path, [make_record(0), make_record(1)])
+    assert len(RootDataset.load(tmp_path)) == 2
+    whole = path.read_bytes()
+    for place in range(0, len(whole), max(1, len(whole) // 200)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << (place % 8)
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="its checksum differs"):
+            RootDataset.load(tmp_path)
+    path.write_bytes(whole)
+    assert len(RootDataset.load(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("name", ["unit", "target", "draft"])
+def test_a_shard_of_another_set_is_refused_by_name(tmp_path, name):
+    """Also where the checksums were made to fit it."""
+    records = [make_record(0), make_record(1)]
+    path, manifest = write_named(tmp_path, records), Manifest.load(tmp_path)
+    write_table(path, to_table(records), manifest.origin(manifest.units[0]) | {name: "other"})
+    with pytest.raises(UserError, match="its checksum differs"):
+        RootDataset.load(tmp_path)
+    seal(tmp_path)
+    with pytest.raises(UserError, match=rf"of another data set \({name} is 'other' there and '.*' in the manifest\)"):
+        RootDataset.load(tmp_path)
+
+
+def test_a_set_of_the_earlier_schema_loads_and_keeps_its_identity(tmp_path):
+    """Runs and checkpoints name it by the hash that it had."""
+    write_dataset(tmp_path, [make_record(index) for index in range(4)], schema=1)
+    path = tmp_path / "manifest.json"
+    old = json.loads(path.read_text())
+    for unit in old["units"]:
+        del unit["checksum"]
+    path.write_text(json.dumps(old))
+    with pytest.warns(UserWarning, match="2 shards have no checksum"):
+        dataset = RootDataset.load(tmp_path)
+    assert len(dataset) == 4
+    assert dataset.manifest.hash() == content_hash(old)
+
+
+def test_one_shard_is_not_counted_twice(tmp_path):
+    unit = Unit("a", "done", "part-00000.parquet", 1, 1.0)
+    write_dataset(tmp_path, [make_record(0), make_record(1)], units=[unit, dataclasses.replace(unit, id="b")])
+    with pytest.raises(UserError, match="name one shard twice"):
         RootDataset.load(tmp_path)

@@ -11,7 +11,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from selector.config import EvaluateConfig
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from selector.evaluation import evaluate as report
 from selector.evaluation.console import print_rows
@@ -95,8 +95,9 @@ def test_the_study_has_no_part_of_the_test_prompts(tmp_path: Path, profile: Late
         for changed in (False, True):
             if changed:
                 dataset.efficiency["specinfer"][chosen] = dataset.efficiency["specinfer"][chosen].flip(0, 2)
-            evaluate([make_checkpoint()], dataset, profile, STUDIED, tmp_path, test_prompts=TEST)
-            studies.append((tmp_path / "study.json").read_text())
+            folder = tmp_path / str(len(studies))
+            evaluate([make_checkpoint()], dataset, profile, STUDIED, folder, test_prompts=TEST)
+            studies.append((folder / "study.json").read_text())
     assert studies[0] == studies[1] == studies[2] != studies[3]
 
 

@@ -140,7 +140,7 @@ def edited(folder, **changes):
     ("changes", "word"),
     [
         ({"schema": 1}, "schema of"),
-        ({"default_head": "best"}, "default_head of"),
+        ({"default_head": "best"}, "default_head is 'best'"),
         ({"colour": 1}, "colour of .* is unknown"),
         ({"profile": {}}, "is damaged"),
         ({"shape": {"target_hidden": 6}}, "is damaged"),
@@ -150,7 +150,7 @@ def edited(folder, **changes):
         ({"draft_warp": [-1.0, 1.0]}, "is damaged .draft_warp is .*temperature is -1"),
         ({"sampling_range": []}, "is damaged .sampling_range is"),
         ({"best_static": [9, 9, 9]}, "is damaged"),
-        ({"metrics": {"learned": "yes"}}, "is damaged .metric learned is 'yes'"),
+        ({"metrics": {"learned": "yes"}}, "is damaged .metrics.learned is 'yes'"),
     ],
 )
 def test_broken_configurations_are_refused(tmp_path, changes, word):
@@ -176,7 +176,7 @@ def test_broken_shapes_are_refused(tmp_path, changes):
     folder = tmp_path / "out"
     make_checkpoint().save(folder, "")
     edited(folder, shape={**json.loads((folder / "config.json").read_text())["shape"], **changes})
-    with pytest.raises(UserError, match=rf"config.json' is damaged \({next(iter(changes))} is"):
+    with pytest.raises(UserError, match=rf"config.json' is damaged \(shape.{next(iter(changes))}.* is"):
         SelectorCheckpoint.load(folder)
 
 
@@ -199,7 +199,7 @@ def test_broken_weights_are_refused(tmp_path):
 def test_an_occupied_folder_is_left_alone(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("x")
-    with pytest.raises(UserError, match="already holds something"):
+    with pytest.raises(UserError, match="holds other files"):
         make_checkpoint().save(tmp_path / "out", "")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.evaluation.references import reference_outcomes
 from selector.latency import LatencyProfile
 from selector.offline import baselines

@@ -8,7 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint, best_actions
 from selector.training.export import export
@@ -59,7 +59,7 @@ def test_model_card_tells_pair_figures_and_use(finished, tmp_path):
 def test_occupied_folders_and_unfinished_runs_are_refused(finished, tmp_path):
     run, _ = finished
     export(run.path, tmp_path / "out")
-    with pytest.raises(UserError, match="already holds something"):
+    with pytest.raises(UserError, match="holds other files"):
         export(run.path, tmp_path / "out")
     with pytest.raises(UserError, match=r"has no run\.json"):
         export(tmp_path, tmp_path / "other")

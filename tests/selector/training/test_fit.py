@@ -10,8 +10,8 @@ import pytest
 import torch
 from rich.console import Console
 
+from selector.dataset.dataset import RootDataset
 from selector.dataset.manifest import Manifest
-from selector.dataset.records import RootDataset
 from selector.errors import UserError
 from selector.features import SCALARS
 from selector.network.checkpoint import best_actions
@@ -95,8 +95,8 @@ def test_configuration_names_what_decoding_needs(learned):
 
 def test_run_folder_says_where_it_comes_from(learned):
     info = learned[0].info
-    assert info["config"]["learning_rate"] == CONFIG.learning_rate
-    assert {"data_hash", "profile_hash", "versions", "git_revision", "data_config"} <= set(info)
+    assert info.config.learning_rate == CONFIG.learning_rate
+    assert {"data_hash", "profile_hash", "versions", "git_revision", "data_config"} <= set(vars(info))
     assert learned[0].profile == COSTLY_DRAFT
 
 
@@ -258,7 +258,7 @@ def test_another_run_or_foreign_files_are_refused(tmp_path):
     with pytest.raises(UserError, match="data_hash"):
         train(tmp_path / "other", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
     assert json.loads((tmp_path / "run" / "run.json").read_text()) == before
-    with pytest.raises(UserError, match="already holds something"):
+    with pytest.raises(UserError, match="holds other files"):
         train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "data", QUIET)
 
 
@@ -294,19 +294,27 @@ def test_a_damaged_state_is_refused(tmp_path, monkeypatch):
         train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
 
 
-@pytest.mark.parametrize("info", [{"schema": 1}, {"schema": 1, "config": {"verifiers": 3}}])
-def test_a_damaged_run_is_refused(tmp_path, info):
-    (tmp_path / "run.json").write_text(json.dumps(info))
-    with pytest.raises(UserError, match=r"config of '.*run\.json' names no verifiers"):
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        (None, r"config of '.*run\.json' is missing"),
+        ({"config": {"verifiers": 3}}, r"run\.json' is damaged \(config\.verifiers is 3"),
+        ({"data_hash": 3}, r"run\.json' is damaged \(data_hash is 3"),
+    ],
+)
+def test_a_damaged_run_is_refused(learned, tmp_path, changes, word):
+    whole = json.loads((learned[0].path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1} if changes is None else whole | changes))
+    with pytest.raises(UserError, match=word):
         _ = RunFolder(tmp_path).verifiers
 
 
 @pytest.mark.parametrize(
     ("parts", "word"),
     [
-        ([], "must have exactly"),
-        ({"train": [], "test": []}, "must have exactly train, validation, test"),
-        ({"train": [], "validation": 3, "test": []}, "validation of"),
+        ([], "it holds a list"),
+        ({"train": [], "test": []}, "validation of .* is missing"),
+        ({"train": [], "validation": 3, "test": []}, "validation is 3"),
     ],
 )
 def test_damaged_splits_are_refused(tmp_path, parts, word):

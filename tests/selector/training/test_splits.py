@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from selector.dataset.records import RootDataset
+from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from selector.training.splits import Splits, split_prompts
 from tests.support.synthetic_data import CONFIG, make_dataset, write_dataset

@@ -65,7 +65,10 @@ class HuggingFaceModel:
 
     def refresh(self) -> None:
         """Take the model as it is now: its weights, modules, hooks, device and dtype. The sequence is forgotten."""
-        model, name = self.model, self._name
+        with PASSES:  # none in another thread may have switched the model's attention meanwhile
+            self._take(self.model, self._name)
+
+    def _take(self, model: PreTrainedModel, name: str) -> None:
         backend = getattr(model.config, "_attn_implementation", "eager")
         if backend not in MASKED_BACKENDS:
             message = f"attention backend is {backend!r} for model {name!r}, which ignores tree masks: load it with "
@@ -76,8 +79,7 @@ class HuggingFaceModel:
         self._mixed = getattr(model.config.get_text_config(decoder=True), "layer_types", None) is not None
         self.__dict__.pop("fingerprint", None)
         self._forward = cpu_forward(model, self._pack) or OwnForward(model)
-        with PASSES:
-            scores, self._probe = probe(model, name)
+        scores, self._probe = probe(model, name)
         self.hidden_size = scores.hidden.shape[1]
         found = scores.logits.shape[1]
         if found != self._head_columns:

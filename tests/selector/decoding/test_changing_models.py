@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -256,3 +257,11 @@ def test_nothing_stays_at_the_model(own: bool) -> None:
     assert names == [(name, set(vars(module))) for name, module in target.named_modules()]
     assert hooks == [len(module._forward_pre_hooks) for module in target.modules()]
     assert config == (target.config.to_dict(), target.config._attn_implementation)
+
+
+def test_threads_that_share_a_model() -> None:
+    target = tiny_llama()
+    draft, expected = disturbed(target, 0.1), plain(target)
+    with ThreadPoolExecutor(2) as threads:
+        texts = [text.result() for text in [threads.submit(unbound, target, draft) for _ in range(12)]]
+    assert texts == [expected] * 12

@@ -234,13 +234,13 @@ def test_block_verification_with_weights():
 class GreedyWithTies(BestRanked):
     """Ranks by `min(1, p / q)`: the first drafted of equal ranks wins, while the law breaks ties by id."""
 
-    def _look(self, node):
+    def _ranks_of(self, node):
         target, draft = self.distributions.columns(node)
         ratios = (target / draft).clamp(max=1.0)
         ranking = make_ranking(target, draft, ratios.argsort(stable=True))
         self.distributions.remember("rankings", [node], lambda _: {node: ranking})
-        look = super()._look(node)
-        return look._replace(rank={child: float(ratios[self.tokens[child]]) for child in look.rank})
+        ranks = super()._ranks_of(node)
+        return ranks._replace(rank={child: float(ratios[self.tokens[child]]) for child in ranks.rank})
 
 
 def test_greedy_block_verification_with_ties():

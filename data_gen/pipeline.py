@@ -49,11 +49,28 @@ def generate(
     engine: str = "local",
     workers: int = 0,
 ) -> Manifest:
-    """Make or finish the data set in `folder`; returns its manifest.
+    """The data set in `folder`: made, or finished where an earlier call was interrupted.
 
-    Nothing is loaded or written before the prompts, the folder and the disk have been checked. `pair` saves the
-    local engine loading `config.pair`. Units that fail are retried by the next call. Raises UserError for bad input,
-    for a folder that holds something else, and when every unit failed.
+    Nothing is loaded or written before the prompts, the folder and the disk have been checked. Units that fail are
+    retried by the next call.
+
+    Args:
+        config: the whole configuration of a pair; `pair`, `action_space` and `generate` are read.
+        folder: the data set's folder: new, empty, or of this very configuration.
+        pair: the models of `config.pair`, where they are loaded already; for the local engine.
+        console: where progress is printed.
+        engine: `local`, or `ray` for several GPUs or machines.
+        workers: Ray's replicas of the pair; 0 takes one a GPU, or two.
+
+    Returns:
+        The manifest: what the data set was made from, and its units of work.
+
+    Raises:
+        UserError: bad input, a folder that holds something else, or every unit failed.
+
+    Example:
+        >>> config = ddte.load_config("configs/quick.yaml")
+        >>> manifest = ddte.generate_data(config, "runs/data")
     """
     folder, console = Path(folder), console or Console()
     opened = open_engine(config, console, pair, engine, workers)

@@ -21,7 +21,20 @@ TEMPERATURES = 1e-37, 1e37
 class Sampling:
     """How logits are warped: temperature, then top-k, then top-p, the order of transformers' `generate`.
 
-    `temperature == 0` is greedy decoding: the distribution is one-hot at the argmax. `top_k == 0` keeps all tokens.
+    Args:
+        temperature: divides the logits; 0 is greedy decoding: the distribution is one-hot at the argmax.
+        top_p: the smallest set of most probable tokens that holds this probability is kept; 1 keeps all.
+        top_k: so many most probable tokens are kept; 0 keeps all.
+
+    Returns:
+        An immutable setting; it draws nothing by itself.
+
+    Raises:
+        UserError: a value that no distribution can be warped with.
+
+    Example:
+        >>> ddte.Sampling(temperature=0.6, top_p=0.9)
+        Sampling(temperature=0.6, top_p=0.9, top_k=0)
     """
 
     temperature: float = 1.0

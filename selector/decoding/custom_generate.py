@@ -56,16 +56,35 @@ def ddte_generate(
 ) -> Tensor | DdteOutput:
     """A decoding loop for `generate`, with the law of plain `generate` and the same arguments.
 
-    Give a `checkpoint` folder for its selector, or an `expansion` `(K, L1, L2)` for a fixed tree, or both for that
-    tree with the checkpoint's verifier. `draft` is a draft folder, a hub id, or a loaded model. All is loaded anew in
-    each call, and the target runs as it is at that moment, adapters and hooks included. A `decoder` that was built for
-    this model answers faster: it is loaded and packed once, a snapshot until `decoder.refresh()`.
+    All is loaded anew in each call, and the target runs as it is at that moment, adapters and hooks included; a
+    `decoder` that was built for this model answers faster. `generate` hands no `streamer` and no `tokenizer` to a
+    callable: bind them with `functools.partial`. Sampled text is determined by `torch.manual_seed`. Every way to end a
+    text is honoured (`stopping_criteria` too, asked after each token).
 
-    `generate` hands no `streamer` and no `tokenizer` (for `stop_strings`) to a callable: bind them, as in
-    `functools.partial(ddte_generate, decoder=decoder, streamer=streamer)`. Sampled text is determined by
-    `torch.manual_seed`. Every way to end a text is honoured (`stopping_criteria` too, asked after each token). Raises
-    UserError for an argument that cannot be honoured, a selector of another pair, and a text that may grow past a
-    model's positions.
+    Args:
+        model, input_ids, logits_processor, stopping_criteria, generation_config: given by `generate`.
+        decoder: loaded and packed once, a snapshot of the model until `decoder.refresh()`; takes the place of what
+            follows, up to `guard`.
+        checkpoint: a folder, for its selector; with `expansion`, for its verifier.
+        draft: a draft folder, a hub id, or a loaded model.
+        verifier: of an `expansion` without a checkpoint.
+        expansion: one tree (K, L1, L2) for all steps.
+        guard: pause speculation while pass times say that plain decoding is faster.
+        tokenizer: for `stop_strings`.
+        stop_strings: texts that end the answer.
+        streamer: is put the prompt and then each token.
+        model_kwargs: other arguments of `generate`; one that cannot be honoured is refused by name.
+
+    Returns:
+        `[1, length]` token ids, the prompt among them; with `return_dict_in_generate` a `DdteOutput`.
+
+    Raises:
+        UserError: an argument that cannot be honoured, a selector of another pair, and a text that may grow past a
+            model's positions.
+
+    Example:
+        >>> sampling = {"do_sample": True, "temperature": 0.6, "top_k": 0}
+        >>> target.generate(**inputs, **sampling, custom_generate=ddte.ddte_generate, expansion=(3, 0, 2), draft=draft)
     """
     check_dropped(inspect.currentframe())
     check_kinds(checkpoint=checkpoint, draft=draft, verifier=verifier, expansion=expansion, guard=guard)

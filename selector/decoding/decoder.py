@@ -37,6 +37,26 @@ class Decoder:
 
     Sampled text follows the target's law at `sampling` exactly, whatever the draft, verifier and policy; greedy
     text is the target's own up to rounding of its passes.
+
+    Args:
+        pair: target and draft, as `load_pair` or `pair_with` makes them.
+        verifier: the name of one, or an object with the methods of `Verifier`.
+        policy: what chooses the tree of each step: an object with a method `choose(root)`, or one tree (K, L1, L2) for
+            every step.
+        draft_warp: `same` as the target's, or the draft's own (temperature, top-p).
+        guard: pauses speculation while pass times say that plain decoding is faster; see `Guard`.
+
+    Returns:
+        From `generate` a `Generation` with the text, its tokens and the statistics; from `stream` one `Step` after
+        another, as they are committed.
+
+    Raises:
+        UserError: an unknown verifier, a tree that the verifier does not take, a `draft_warp` out of range.
+
+    Example:
+        >>> decoder = ddte.Decoder.from_checkpoint("checkpoints/smollm2-135m/traversal")
+        >>> decoder.generate("Why is the sky blue?", 128, ddte.Sampling(temperature=0.6)).text
+        >>> fixed = ddte.Decoder(decoder.pair, "specinfer", (3, 0, 2))
     """
 
     def __init__(
@@ -47,7 +67,6 @@ class Decoder:
         draft_warp: DraftWarp = "same",
         guard: Guard | None = None,
     ) -> None:
-        """`draft_warp` is `same` as the target's, or the draft's own (temperature, top-p); see `Guard`."""
         self.pair, self.guard = pair, guard
         check_draft_warp(draft_warp)
         self.draft_warp: DraftWarp = draft_warp

@@ -50,7 +50,10 @@ def evaluate(
 
     Args:
         checkpoints: selectors, any number of any verifiers; several of one verifier are training seeds.
+        dataset: roots with labels.
         profile: pass times of the machine in question, not necessarily the one of training.
+        config: settings of the intervals, and whether the study of inputs and data is made.
+        folder: what is written goes there; it is made if need be.
         test_prompts: prompt ids to score on; static trees and references are chosen on all other prompts.
         training: another data set to choose on; then every prompt of `dataset` (or `test_prompts`) is scored.
 
@@ -61,6 +64,13 @@ def evaluate(
     Raises:
         UserError: checkpoints that do not fit the data, or no prompts to choose or to
             score on.
+
+    Example:
+        >>> data = ddte.RootDataset.load("runs/data")
+        >>> selectors = [run.selector(name) for name in run.verifiers]
+        >>> rows = ddte.evaluate(
+        ...     selectors, data, profile, config.evaluate, Path("runs/report"), test_prompts=run.splits.test
+        ... )
     """
     claim_folder("out", folder)
     for checkpoint in checkpoints:

@@ -36,10 +36,28 @@ def check_pair(
     seed: int = 0,
     say: Callable[[str], None] = lambda step: None,
 ) -> list[Finding]:
-    """All checks and their controls, one `Finding` each; lossless if all of them passed.
+    """All checks of a pair and their controls: decoders that are broken on purpose, which the checks must see.
 
-    `pair` has `target`, `draft` and `end_ids` (see `Pair`); `prompts` are token ids. `tokens` is the length of a greedy
-    text, `texts` how many are sampled after the first prompt. `say` is told what begins.
+    Args:
+        pair: target, draft and the tokens that end a text (see `Pair`).
+        prompts: token ids, one list or more.
+        verifier: verifier of the decoder that is checked.
+        tokens: length of each greedy text.
+        texts: how many texts are sampled after the first prompt.
+        seed: of these texts.
+        say: told what begins.
+
+    Returns:
+        One `Finding` each; decoding is lossless here if all of them `passed`.
+
+    Raises:
+        UserError: an unknown verifier, or an empty prompt.
+
+    Example:
+        >>> pair = ddte.load_pair(config.pair)
+        >>> findings = ddte.verify(pair, [pair.encode("Why is the sky blue?")], texts=100)
+        >>> all(finding.passed for finding in findings)
+        True
     """
     target, solver = pair.target, get_verifier(verifier)
     say("vocabularies, tree passes and caches")

@@ -58,6 +58,21 @@ class SelectorCheckpoint:
     The latency scalars always come from the profile of training: they tell the network how pass times grow with
     the context there, and another machine's would be inputs that it never saw. `action_times`, the times of the
     machine at hand, decide through the regressor.
+
+    Args:
+        network: the trained network.
+        config: what it was trained for, on, and how: `config.json`.
+
+    Returns:
+        From `load` the checkpoint, from `choose` an action: an index into `space.expansions`.
+
+    Raises:
+        UserError: from `load` for a folder that is no checkpoint, from `check_pair` for another pair.
+
+    Example:
+        >>> checkpoint = ddte.SelectorCheckpoint.load("checkpoints/smollm2-135m/traversal")
+        >>> checkpoint.config.verifier, checkpoint.best_static
+        ('traversal', Expansion(num_branches=1, trunk_length=0, branch_length=1))
     """
 
     def __init__(self, network: SelectorNetwork, config: CheckpointConfig) -> None:

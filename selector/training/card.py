@@ -35,9 +35,9 @@ trunk of `L1` tokens, then `K` branches of `L2` tokens. It never changes what is
 ## Use
 
 ```python
-from selector.decoding.decoder import Decoder
+import ddte
 
-decoder = Decoder.from_checkpoint("THIS_FOLDER", target="TARGET", draft="DRAFT")
+decoder = ddte.Decoder.from_checkpoint("THIS_FOLDER", target="TARGET", draft="DRAFT")
 print(decoder.generate("Write a haiku about trees.", max_new_tokens=64).text)
 ```
 

@@ -44,13 +44,30 @@ def train(
     run_folder: Path | str,
     console: Console | None = None,
 ) -> RunFolder:
-    """Train a selector for each of `config.verifiers` and return the run folder.
+    """A selector for each of `config.verifiers`, trained into a run folder.
 
     A run that was interrupted goes on where it stopped, and repeats the curve it would have had; one that has
     ended is left as it is. Nothing is written before data set, configuration and run folder are found good.
 
     With `strategy="ddp"` Lightning starts the other processes with this process's own command line. They come
     here while the first one waits for them in its first fit; only the first writes and prints.
+
+    Args:
+        dataset_folder: a data set of `ddte.generate_data`.
+        profile: pass times of the machine that the selector is for.
+        config: settings of training.
+        run_folder: new, empty, or of this very run.
+        console: where progress is printed.
+
+    Returns:
+        The run folder; `selector(verifier)` is a trained checkpoint, `splits.test` are the held-out prompts.
+
+    Raises:
+        UserError: a damaged data set, a verifier without labels, too few prompts, a folder of another run.
+
+    Example:
+        >>> profile = ddte.measure_profile(ddte.load_pair(config.pair), action_space=config.action_space.limits)
+        >>> run = ddte.train("runs/data", profile, config.train, "runs/train")
     """
     console = (console or Console()) if _leads() else Console(quiet=True)
     check_config(config)

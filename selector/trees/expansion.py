@@ -10,7 +10,27 @@ from selector.errors import UserError
 
 
 class Expansion(NamedTuple):
-    """A trunk of `trunk_length` drafted tokens, then `num_branches` i.i.d. branches of `branch_length`."""
+    """A trunk of `trunk_length` drafted tokens, then `num_branches` i.i.d. branches of `branch_length`.
+
+    A plain tuple (K, L1, L2) serves wherever one is asked for.
+
+    Args:
+        num_branches: `K`, 1 or more.
+        trunk_length: `L1`, drafted tokens before the branches.
+        branch_length: `L2`, drafted tokens of each branch.
+
+    Returns:
+        A named tuple; `canonical()` is the one form of equal trees, `parse(text)` reads what `str` writes.
+
+    Raises:
+        UserError: from `parse`, for a text that is no tree.
+
+    Example:
+        >>> ddte.Expansion(4, 2, 3).num_drafted
+        14
+        >>> str(ddte.Expansion(1, 2, 3).canonical())
+        '(1, 0, 5)'
+    """
 
     num_branches: int
     trunk_length: int

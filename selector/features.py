@@ -43,7 +43,7 @@ class RootFeatures:
         draft_hidden_prev, draft_hidden_root: `[d_draft]`, the draft's at prev and at the root token.
         scalars: `[len(SCALARS)]`, entropies and divergences in nats. `draft_confidence_root` is the draft's largest
             probability at temperature 1; it and the entropy there still tell roots apart where a low temperature
-            leaves every warped law with one token.
+            leaves every warped distribution with one token.
     """
 
     target_hidden: Float[Tensor, " d_target"]
@@ -52,13 +52,13 @@ class RootFeatures:
     scalars: Float[Tensor, " scalars"]
 
 
-class TargetLaw(NamedTuple):
-    """What features need of the target's warped law at prev.
+class TargetProbs(NamedTuple):
+    """What features need of the target's warped distribution at prev.
 
     Attributes:
         entropy: in nats, over the vocabulary.
         probs: `[columns]`, over the draft's own tokens.
-        outside: probability of all other tokens, where the draft's law is zero.
+        outside: probability of all other tokens, where the draft's is zero.
     """
 
     entropy: float
@@ -68,22 +68,22 @@ class TargetLaw(NamedTuple):
 
 @dataclass
 class Previous:
-    """Both models at the token before the root token; the draft's warped law is over its own tokens, `[columns]`."""
+    """Both models at the token before the root token; `draft_probs [columns]`, warped, are over the draft's tokens."""
 
-    target_law: TargetLaw
+    target: TargetProbs
     draft_probs: Float[Tensor, " columns"]
     target_hidden: Float[Tensor, " d_target"]
     draft_hidden: Float[Tensor, " d_draft"]
 
 
-def target_law(probs: Float[Tensor, " vocab"], support: Int[Tensor, " columns"] | None) -> TargetLaw:
-    """Read the target's law `[vocab]`; `support [columns]` are the draft's own tokens, all of them if None."""
+def read_target(probs: Float[Tensor, " vocab"], support: Int[Tensor, " columns"] | None) -> TargetProbs:
+    """Read the target's distribution `[vocab]`; `support [columns]` are the draft's own tokens, all of them if None."""
     probs = probs.float()
     entropy = -float(probs @ _log(probs))
     if support is None:
-        return TargetLaw(entropy, _array(probs), 0.0)
+        return TargetProbs(entropy, _array(probs), 0.0)
     own = probs[support]
-    return TargetLaw(entropy, _array(own), max(0.0, 1 - float(own.sum())))
+    return TargetProbs(entropy, _array(own), max(0.0, 1 - float(own.sum())))
 
 
 def root_features(
@@ -109,7 +109,7 @@ def root_features(
         target_hidden, draft_hidden_prev = (torch.from_numpy(np.zeros(size, np.float32)) for size in sizes)
     else:
         target_hidden, draft_hidden_prev = previous.target_hidden.float().cpu(), previous.draft_hidden.float().cpu()
-        entropies[:2], distances = _compare(previous.target_law, _array(previous.draft_probs))
+        entropies[:2], distances = _compare(previous.target, _array(previous.draft_probs))
     setting = float(context_length), sampling.temperature, sampling.top_p
     scalars = [*entropies, *distances, *_unwarped(_array(draft_logits)), *setting]
     return RootFeatures(
@@ -120,7 +120,7 @@ def root_features(
     )
 
 
-def _compare(target: TargetLaw, draft: Array) -> tuple[list[float], list[float]]:
+def _compare(target: TargetProbs, draft: Array) -> tuple[list[float], list[float]]:
     """Both entropies; `KL(target || draft)`, `KL(draft || target)`, and the L1 distance."""
     log_draft = _log(draft)
     draft_entropy = -float(draft @ log_draft)
@@ -153,6 +153,6 @@ def _array(values: Tensor) -> Array:
     return values.numpy() if values.device.type == "cpu" else values
 
 
-def _log(law: Array) -> Array:
+def _log(probs: Array) -> Array:
     """Natural logarithm, floored at 1e-10, so that disjoint supports give a large finite divergence."""
-    return law.clamp(min=FLOOR).log_() if isinstance(law, Tensor) else np.log(np.maximum(law, FLOOR))
+    return probs.clamp(min=FLOOR).log_() if isinstance(probs, Tensor) else np.log(np.maximum(probs, FLOOR))

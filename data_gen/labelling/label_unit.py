@@ -18,7 +18,7 @@ from selector.decoding.stats import Stopwatch
 from selector.distributions import refuse_undefined, warp
 from selector.engine.drafting import DraftRoot, start_roots
 from selector.engine.language_model import LanguageModel, prefill
-from selector.features import Previous, RootFeatures, target_law
+from selector.features import Previous, RootFeatures, read_target
 from selector.trees.efficiency import label_drawing
 from selector.trees.expansion import ActionSpace
 
@@ -124,7 +124,7 @@ def _features(trajectory: Trajectory, draft: LanguageModel, root: TextRoot, star
     previous = None
     if root.prev_probs is not None and root.prev_hidden is not None:
         previous = Previous(
-            target_law=target_law(root.prev_probs, draft.support),
+            target=read_target(root.prev_probs, draft.support),
             draft_probs=start.probs[0],
             target_hidden=root.prev_hidden,
             draft_hidden=start.hidden[0],
@@ -145,10 +145,7 @@ def _record(unit: WorkUnit, root: TextRoot, features: RootFeatures, samples: dic
         top_k=unit.sampling.top_k,
         draft_temperature=unit.draft_sampling.temperature,
         draft_top_p=unit.draft_sampling.top_p,
-        target_hidden=features.target_hidden,
-        draft_hidden_prev=features.draft_hidden_prev,
-        draft_hidden_root=features.draft_hidden_root,
-        scalars=features.scalars,
+        **vars(features),
         efficiency={name: torch.stack([half.mean(0) for half in values.chunk(2)]) for name, values in samples.items()},
         standard_error={name: values.std(0) / len(values) ** 0.5 for name, values in samples.items()},
     )

@@ -19,9 +19,9 @@ class TextRoot:
     Attributes:
         index: place of the root token in the text.
         position: tokens generated before the root.
-        prev_probs, prev_hidden: the target's warped law `[vocab]` and hidden state `[d]` at the token before the
-            root token; None where there is none.
-        probs: its warped law after the root token, `[vocab]`.
+        prev_probs, prev_hidden: the target's warped distribution `[vocab]` and hidden state `[d]` at the token before
+            the root token; None where there is none.
+        probs: the same after the root token, `[vocab]`.
     """
 
     index: int
@@ -40,8 +40,8 @@ class Trajectory:
     Attributes:
         tokens: prompt and generated tokens.
         prompt_length: number of prompt tokens, one or more.
-        probs, hidden: the target's warped law `[vocab]` and hidden state `[d]` at the token before the last one;
-            None for a text of one token.
+        probs, hidden: the target's warped distribution `[vocab]` and hidden state `[d]` at the token before the last
+            one; None for a text of one token.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Trajectory:
         return self.position > 0 and self.tokens[-1] in self.end_tokens
 
     def step(self) -> Tensor:
-        """One target pass over the last token, then the next one; returns the law `[vocab]` it was drawn from."""
+        """One target pass over the last token, then the next one; returns what it was drawn from, `[vocab]`."""
         probs = self._run(len(self.tokens) - 1, len(self.tokens))
         self.tokens.append(int(draw(probs[None], self.generator)))
         return probs

@@ -50,6 +50,8 @@ def print_stats(stats: DecodeStats) -> None:
     table.add_row("trees (K, L1, L2)", ", ".join(actions))
     if stats.guarded:
         table.add_row("guard", f"{stats.guarded / stats.steps:.0%} of the steps held back: plain decoding was cheaper")
+    if stats.undrafted:
+        table.add_row("draft", f"no distribution at {stats.undrafted} nodes (NaN or infinity): not drafted from")
     split = [f"{name} {share:.0%}" for name, share in stats.shares.items()]
     table.add_row("time", ", ".join(split))
     Console(stderr=True).print(table)

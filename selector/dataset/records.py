@@ -24,7 +24,7 @@ from torch import Tensor
 
 from selector.artifacts import atomic_write
 from selector.dataset.parquet import ORIGIN, list_column
-from selector.features import FLOAT16_MAX, HIDDEN
+from selector.features import FLOAT16_MAX, HIDDEN, RootFeatures
 
 PLAIN_TYPES = {
     "prompt_id": pa.string(),
@@ -42,14 +42,13 @@ TEXTS = [name for name, kind in PLAIN_TYPES.items() if pa.types.is_string(kind)]
 
 
 @dataclass
-class RootRecord:
-    """One root.
+class RootRecord(RootFeatures):
+    """One root: its features, and what else is stored of it.
 
     Attributes:
         position: tokens generated before the root.
         context_length: tokens before the root token: what both caches hold when the step starts.
-        target_hidden, draft_hidden_prev, draft_hidden_root: `[d]`, stored as float16 (clipped to its range).
-        scalars: `[S]`.
+        target_hidden, draft_hidden_prev, draft_hidden_root: stored as float16, clipped to its range.
         efficiency: per verifier `[2, A]`: mean label over the first and the second half of the samples.
         standard_error: per verifier `[A]`: of the mean over all samples.
     """
@@ -64,10 +63,6 @@ class RootRecord:
     top_k: int
     draft_temperature: float
     draft_top_p: float
-    target_hidden: Tensor
-    draft_hidden_prev: Tensor
-    draft_hidden_root: Tensor
-    scalars: Tensor
     efficiency: dict[str, Tensor]
     standard_error: dict[str, Tensor]
 

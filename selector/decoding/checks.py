@@ -1,4 +1,4 @@
-"""Input of a decoder that is refused before anything runs, each with a sentence."""
+"""Checks of a decoder's input before anything runs; each refusal is a sentence."""
 
 from __future__ import annotations
 

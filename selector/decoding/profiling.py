@@ -54,7 +54,8 @@ def measure_profile(
     behind `selector_seconds`; `progress` is told the share that is done. Contexts that the models have no positions
     for are left out.
     """
-    contexts = fitting_contexts(pair, contexts, max(widths))
+    steps = (repeats + 1) * sum(1 + expansion_of_width(width).max_depth for width in widths)
+    contexts = fitting_contexts(pair, contexts, max(*widths, steps))
     timer, policy = Timer(pair.target.device), linear_selector(pair, action_space, inputs)
     rounds = [context for _ in range(2) for context in contexts]
     for done, context in enumerate(rounds, 1):
@@ -76,12 +77,13 @@ def measure_profile(
     )
 
 
-def fitting_contexts(pair: Pair, contexts: Sequence[int], width: int) -> list[int]:
-    """Those of `contexts` after which both models hold a tree of `width` rows, or one context that they hold."""
+def fitting_contexts(pair: Pair, contexts: Sequence[int], room: int) -> list[int]:
+    """Those of `contexts` after which both models hold `room` more tokens, or one context that they hold."""
     limits = [model.max_length for model in (pair.target, pair.draft) if model.max_length is not None]
-    longest = min(limits, default=max(contexts) + width) - max(width, PLAIN_TOKENS[1])
+    room = max(room, PLAIN_TOKENS[1])
+    longest = min(limits, default=max(contexts) + room) - room
     if longest < 1:
-        raise UserError(f"pair holds {min(limits)} tokens: a profile needs more than {max(width, PLAIN_TOKENS[1])}.")
+        raise UserError(f"pair holds {min(limits)} tokens: a profile needs more than {room}.")
     return [context for context in contexts if context <= longest] or [longest]
 
 

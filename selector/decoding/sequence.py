@@ -13,7 +13,7 @@ from selector.distributions import Sampling, refuse_undefined, undefined, warp
 from selector.engine.drafting import DraftRoot, draft_tree, start_root
 from selector.engine.language_model import LanguageModel
 from selector.engine.scoring import score_tree
-from selector.features import Previous, RootFeatures, TargetLaw, target_law
+from selector.features import Previous, RootFeatures, TargetProbs, read_target
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
 from selector.trees.topology import Topology
@@ -85,7 +85,7 @@ class SpeculativeSequence:
         """
         target = None  # read before the draft's pass, while it is in the caches
         if previous and self._target_prev is not None:
-            target = target_law(self._target_prev[0], self.draft.support)
+            target = read_target(self._target_prev[0], self.draft.support)
         root = self._start()
         previous_models = self._previous(root, target)
         return root.features(previous_models, self.target.hidden_size, self.context_length, self.sampling)
@@ -145,7 +145,7 @@ class SpeculativeSequence:
         else:
             self._uncached, self._draft_prev = tokens[-2:], None
 
-    def _previous(self, root: DraftRoot, target: TargetLaw | None) -> Previous | None:
+    def _previous(self, root: DraftRoot, target: TargetProbs | None) -> Previous | None:
         """Both models at the token before the root token; None where one of them has no distribution there."""
         draft = (root.probs[-2], root.hidden[-2]) if len(root.probs) > 1 else self._draft_prev
         if self._target_prev is None or target is None or draft is None or undefined(draft[0][None]):

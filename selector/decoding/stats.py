@@ -1,4 +1,4 @@
-"""Where the time of decoding goes, and what it bought."""
+"""Statistics of decoding: counts, and where the time goes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DecodeStats:
         guarded: steps that did not speculate because the guard held them back.
         undrafted: nodes below which nothing was drafted because the draft's logits there gave no distribution.
         actions: how often each expansion was run, after clipping to the tokens that were left.
-        seconds: by section. `draft` and `target` are model passes with their laws, `verify` accepting and the
+        seconds: by section. `draft` and `target` are model passes with their distributions, `verify` accepting and the
             bonus draw, `cache` keeping the path, `selector` features and network, `other` the guard and the Python
             around them. On an accelerator, work is counted where the program waits for it.
         policy: what chose the trees.

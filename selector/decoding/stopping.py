@@ -1,4 +1,4 @@
-"""Where a text ends: an end token, a stop string, or the number of tokens; and text that appears as it grows."""
+"""Ends of a text: an end token, a stop string, or the number of tokens; and text that appears as it grows."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class CriteriaStopping:
 
     @property
     def sequence(self) -> Tensor:
-        """See above."""
+        """`[1, length]`: the prompt with the tokens so far."""
         return self._ids[:, : self._start + len(self.tokens)]
 
     def accept(self, committed: Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""What decoding and data generation need of a language model: one sequence, a cache, tree-shaped passes."""
+"""The protocol of a language model: one sequence, a cache, tree-shaped passes."""
 
 from __future__ import annotations
 

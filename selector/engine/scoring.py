@@ -1,4 +1,4 @@
-"""The target's laws at every node of a drafted tree, in one pass."""
+"""The target's distributions at every node of a drafted tree, in one pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from selector.trees.draft_tree import DraftTree
 
 
 class ScoredTree(NamedTuple):
-    """`target_probs [nodes, vocab]`: the target's warped laws; `hidden [nodes, hidden_size]`."""
+    """`target_probs [nodes, vocab]`: the target's, warped; `hidden [nodes, hidden_size]`."""
 
     target_probs: Tensor
     hidden: Tensor

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from selector.distributions import Sampling
-from selector.features import SCALARS, Previous, RootFeatures, root_features, target_law
+from selector.features import SCALARS, Previous, RootFeatures, read_target, root_features
 from selector.latency import LatencyProfile, latency_scalars
 from tests.support.distances import entropy, kl_divergence, l1_distance
 
@@ -39,7 +39,7 @@ def named(features: RootFeatures) -> dict[str, float]:
 
 
 def test_scalars_by_hand() -> None:
-    previous = Previous(target_law(TARGET, None), DRAFT, torch.ones(4, dtype=torch.bfloat16), torch.ones(2))
+    previous = Previous(read_target(TARGET, None), DRAFT, torch.ones(4, dtype=torch.bfloat16), torch.ones(2))
     features = features_of(previous, ROOT, torch.tensor([2.0, 1.0, 1.0]).log())
     scalars = named(features)
     assert scalars["target_entropy_prev"] == pytest.approx(math.log(2))
@@ -76,7 +76,7 @@ def test_scalars_are_those_of_the_textbook(share: float, known: bool, sharpness:
     draft[order[: int(500 * share)]] = -torch.inf
     support = order[int(500 * share) :] if known else torch.arange(500)
     laws = [law.softmax(0) for law in (target, draft)]
-    read = target_law(laws[0], support if known else None)
+    read = read_target(laws[0], support if known else None)
     previous = Previous(read, laws[1][support], torch.zeros(4), torch.zeros(2))
     features = features_of(previous, (draft / 0.6).softmax(0)[support], draft[support])
     expected = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from selector.decoding.policies import SelectorPolicy
 from selector.decoding.profiling import expansion_of_width, fitting_contexts, measure_profile
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
@@ -18,6 +20,7 @@ from selector.engine.early_exit import build_early_exit
 from selector.engine.reference_generate import assistant, transformers_generate
 from selector.errors import UserError
 from selector.latency import LatencyProfile
+from selector.trees.expansion import Expansion
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 32, 64, 100])
@@ -56,3 +59,22 @@ def test_assisted_generation_takes_a_reduced_head(target: HuggingFaceModel) -> N
     plain = transformers_generate(target, [3, 4, 5], 12, Sampling(0.0))
     assert transformers_generate(target, [3, 4, 5], 12, Sampling(0.0), assistant_model=assistant(draft)) == plain
     assert draft.model.lm_head.out_features == 32
+
+
+def test_the_selector_that_is_timed_is_the_real_one(
+    target: HuggingFaceModel, draft: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked once a step, reads features of real roots, and each step commits a token or more."""
+    contexts: list[int] = []
+    choose = SelectorPolicy.choose
+
+    def recorded(self: SelectorPolicy, root: Any) -> Expansion:
+        contexts.append(root.context_length)
+        return choose(self, root)
+
+    monkeypatch.setattr(SelectorPolicy, "choose", recorded)
+    pair: Any = SimpleNamespace(target=target, draft=draft, dtype=torch.float32)
+    measure_profile(pair, (5,), (1, 4), repeats=1)
+    assert len(contexts) == 2 * 2 * 2
+    assert contexts[0] == contexts[4] == 4
+    assert all(later > earlier for earlier, later in itertools.pairwise(contexts[:4]))

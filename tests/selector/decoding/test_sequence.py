@@ -13,7 +13,7 @@ from selector.distributions import Sampling, warp
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.drafting import start_root
 from selector.engine.early_exit import build_early_exit
-from selector.features import SCALARS, Previous, RootFeatures, target_law
+from selector.features import SCALARS, Previous, RootFeatures, read_target
 from selector.trees.expansion import Expansion
 
 SAMPLING = Sampling(0.9, 0.95)
@@ -40,7 +40,7 @@ def fresh_features(target: LlamaForCausalLM, draft: LlamaForCausalLM, support: A
     previous = None
     if len(text) > 1:
         scores = models[0].extend(torch.tensor(text[:-1]), range(-1, len(text) - 2), last_rows=1)
-        law = target_law(warp(scores.logits, SAMPLING)[0], support)
+        law = read_target(warp(scores.logits, SAMPLING)[0], support)
         previous = Previous(law, root.probs[-2], scores.hidden[0], root.hidden[-2])
     return root.features(previous, models[0].hidden_size, len(text) - 1, SAMPLING)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from selector.config import EMBEDDED_TARGET, ActionSpaceConfig, Config, PairConfig
 from selector.errors import UserError
 from selector.features import SCALARS
+from selector.shipped import find
 from selector.trees.expansion import ActionSpace
 
 EMBEDDED_HIDDEN = 576
@@ -78,8 +79,8 @@ def hidden_sizes(pair: PairConfig) -> tuple[int, int]:
 def _hidden_size(source: str, default: int) -> int:
     """`default` where the file names no size (an early-exit draft has the target's) or cannot be read here."""
     try:
-        path = Path(source) / "config.json"
-        if not Path(source).is_dir():
+        path = find(source) / "config.json"
+        if not path.parent.is_dir():
             from huggingface_hub import hf_hub_download
 
             path = Path(hf_hub_download(source, "config.json"))

@@ -10,13 +10,15 @@ from jsonargparse import ArgumentParser
 from selector.cli.parser import SECTIONS, UniqueKeys
 from selector.config import Config
 from selector.errors import UserError
+from selector.shipped import find
 
 
 def load_config(path: Path | str) -> Config:
     """The configuration of a pair; what the file leaves out has its default.
 
     Args:
-        path: a YAML file of the sections `pair`, `action_space`, `generate`, `train`, `evaluate`, `distill`, `decode`.
+        path: a YAML file, or a shipped one by name; its sections are `pair`, `action_space`, `generate`, `train`,
+            `evaluate`, `distill` and `decode`.
 
     Returns:
         The frozen dataclass `Config`; `dataclasses.replace` makes another one of it or of a section.
@@ -33,7 +35,7 @@ def load_config(path: Path | str) -> Config:
     for section, kind in SECTIONS.items():
         parser.add_class_arguments(kind, section)
     try:
-        content = yaml.load(Path(path).read_text("utf-8"), UniqueKeys)
+        content = yaml.load(find(path).read_text("utf-8"), UniqueKeys)
         if not isinstance(content, dict):
             raise UserError(f"config file '{path}' holds no sections: write 'SECTION:' and settings below it.")
         sections = parser.instantiate(parser.parse_object(content))

@@ -13,6 +13,7 @@ from selector.errors import UserError
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.network.checkpoint_config import REMEDY
+from selector.shipped import find
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import get_verifier
 
@@ -66,5 +67,6 @@ def shared_warp(checkpoints: Sequence[SelectorCheckpoint]) -> Any:
 
 def shipped_checkpoints(draft: str) -> list[Path]:
     """Folders of selectors beside a draft's folder, sorted; none where the draft is no folder."""
-    configs = sorted(Path(draft).parent.glob("*/config.json")) if Path(draft).is_dir() else []
+    folder = find(draft)
+    configs = sorted(folder.parent.glob("*/config.json")) if folder.is_dir() else []
     return [path.parent for path in configs if "verifier" in read_json(path, REMEDY)]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from selector.config import DecodeConfig, PairConfig
 from selector.errors import UserError
+from selector.shipped import SELECTOR
 
 
 def decode(
-    checkpoint: Path,
     pair: PairConfig,
     decode: DecodeConfig,
+    checkpoint: Path | None = None,
     prompt: str | None = None,
     prompts: str | None = None,
     out: Path | None = None,
@@ -20,7 +22,7 @@ def decode(
     """Decode one prompt with a checkpoint, streaming text and ending with statistics; or many, to a file.
 
     Args:
-        checkpoint: a checkpoint folder of `ddte export`.
+        checkpoint: a checkpoint folder of `ddte export` (default: the shipped one of the embedded pair).
         prompt: the user's message.
         prompts: JSONL file of prompts, or `-` for lines of standard input; needs OUT.
         out: JSONL file of answers; an interrupted one goes on.
@@ -33,14 +35,22 @@ def decode(
     if (prompt is None) == (prompts is None):
         raise UserError("prompt and prompts: give one of the two, a text or a file of prompts.")
     if prompts is not None:
-        return _decode_prompts(prompts, out, checkpoint, profile, pair, decode)
+        return _decode_prompts(prompts, out, checkpoint or _shipped(pair), profile, pair, decode)
     assert prompt is not None
     if out is not None:
         raise UserError(f"out is {str(out)!r}: it is for --prompts; the answer to one prompt is printed.")
     if not prompt.strip():
         raise UserError("prompt is empty: give the text to answer.")
-    answer.stream(answer.build_decoder(checkpoint, profile, pair, decode), prompt, decode)
+    answer.stream(answer.build_decoder(checkpoint or _shipped(pair), profile, pair, decode), prompt, decode)
     return 0
+
+
+def _shipped(pair: PairConfig) -> Path:
+    """The shipped selector, named on standard error. Raises UserError for another pair than it was trained for."""
+    if (pair.target, pair.draft) != (PairConfig.target, PairConfig.draft):
+        raise UserError("checkpoint is left out: give a folder of `ddte export`; the shipped ones are of another pair.")
+    print(f"No checkpoint given: decoding with the shipped selector, --checkpoint {SELECTOR}", file=sys.stderr)
+    return Path(SELECTOR)
 
 
 def _decode_prompts(

@@ -14,6 +14,7 @@ import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]
 
 from selector.config import Config
+from selector.shipped import find
 
 SECTIONS: dict[str, type] = get_type_hints(Config)
 GIVEN: set[str | int] = {
@@ -73,7 +74,8 @@ class ConfigFile(ActionConfigFile):
     """The action of `--config`: refuses what jsonargparse would let pass or end in a traceback for."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        """Read the file `values` into `namespace`."""
+        """Read the file `values`, or a shipped one by name, into `namespace`."""
+        values = str(find(values))
         try:
             content = yaml.load(Path(values).read_text("utf-8"), UniqueKeys)
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

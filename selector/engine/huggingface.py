@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +15,7 @@ from selector.engine.early_exit import is_early_exit, load_draft
 from selector.engine.embedded import embedded_folder, quiet
 from selector.engine.prompts import encode_chat
 from selector.errors import UserError, first_line
+from selector.shipped import find
 
 __all__ = ["HuggingFaceModel", "Pair", "load_pair", "pair_with"]
 
@@ -54,7 +53,7 @@ class Pair:
 def load_pair(config: PairConfig) -> Pair:
     """Load both models. Raises UserError when one is missing, is not supported, or they do not fit together."""
     check_folder("draft", config.draft)
-    if not is_early_exit(Path(config.draft)):
+    if not is_early_exit(find(config.draft)):
         check_draft(config.draft, _load_tokenizer("target", target_source(config)))
     return pair_with(*load_target(config), config)
 
@@ -62,7 +61,7 @@ def load_pair(config: PairConfig) -> Pair:
 def check_draft(draft: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """Refuse a draft (a folder or a hub id) that is missing or has other tokens, before it is loaded."""
     check_folder("draft", draft)
-    if not is_early_exit(Path(draft)):
+    if not is_early_exit(find(draft)):
         check_vocabularies(tokenizer, _load_tokenizer("draft", draft))
 
 
@@ -80,8 +79,8 @@ def pair_with(
     device, dtype = target_model.device, target_model.dtype
     target = HuggingFaceModel(target_model, tokenizer=tokenizer, pack=pack)
     support = None
-    if draft_model is None and is_early_exit(Path(config.draft)):
-        draft_model, support = load_draft(Path(config.draft), target_model)
+    if draft_model is None and is_early_exit(find(config.draft)):
+        draft_model, support = load_draft(find(config.draft), target_model)
     elif draft_model is None:
         draft_model = _load_model("draft", config.draft, dtype, device)
     embeddings: Any = draft_model.get_input_embeddings()
@@ -186,7 +185,7 @@ def _load_tokenizer(field: str, source: str) -> PreTrainedTokenizerBase:
 def check_folder(field: str, source: str) -> None:
     """A path that does not exist must not be taken for a hub id."""
     looks_like_path = source.startswith((".", "/", "~")) or source.count("/") > 1
-    if looks_like_path and not os.path.isdir(source):
+    if looks_like_path and not find(source).is_dir():
         raise UserError(f"{field} is {source!r}: no such folder; give a model folder or a hub id.")
 
 

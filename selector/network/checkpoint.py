@@ -20,6 +20,7 @@ from selector.latency import LatencyProfile, latency_scalars
 from selector.network.checkpoint_config import REMEDY, CheckpointConfig, Head
 from selector.network.network import Inputs, Prediction, SelectorNetwork
 from selector.network.numpy_forward import SingleRoot, as_stored, is_linear
+from selector.shipped import find
 from selector.trees.expansion import ActionSpace, Expansion
 
 
@@ -156,8 +157,8 @@ class SelectorCheckpoint:
 
     @classmethod
     def load(cls, folder: Path | str) -> SelectorCheckpoint:
-        """Read and check a checkpoint folder; the network is on the CPU, in float32."""
-        folder = Path(folder)
+        """Read and check a checkpoint folder, or a shipped one by name; the network is on the CPU, in float32."""
+        folder = find(folder)
         config = CheckpointConfig.load(folder / "config.json")
         try:
             network = SelectorNetwork(config.shape)

@@ -1,0 +1,20 @@
+"""What comes with the package: configurations, and the draft and selectors of the embedded pair, found by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SELECTOR = "checkpoints/smollm2-135m/traversal"
+ROOM = Path(__file__).parents[1]
+PLACES = (ROOM / "ddte", ROOM)  # of an installed wheel; of the source tree
+
+
+def find(name: Path | str) -> Path:
+    """`name` as it stands where something lies there, else what is shipped under that name.
+
+    Shipped are `configs/...` and `checkpoints/...`; any other name is given back as it is.
+    """
+    path = Path(name)
+    if path.parts[:1] in (("configs",), ("checkpoints",)) and not path.exists():
+        return next((place / path for place in PLACES if (place / path).exists()), path)
+    return path

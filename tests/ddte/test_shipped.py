@@ -1,0 +1,135 @@
+"""What is shipped is found by name from any folder, and all of it is in the wheel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ddte
+from data_gen.estimate import hidden_sizes
+from selector import shipped
+from selector.bench.step_arms import shipped_checkpoints
+from selector.cli.main import build_parser, main
+from selector.engine.huggingface import check_folder
+from selector.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("configs/*.yaml"))
+SELECTORS = sorted(
+    str(path.parent.relative_to(ROOT))
+    for path in ROOT.glob("checkpoints/*/*/config.json")
+    if "verifier" in path.read_text()
+)
+PACKAGES = "ddte", "selector", "data_gen"
+SOURCES = (*PACKAGES, "configs", "checkpoints", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configurations_are_read_from_any_folder(name: str, elsewhere: Path) -> None:
+    parsed = build_parser().parse_args(["run", "--config", name, "--out", "never"])
+    assert parsed.run.pair.draft == ddte.load_config(name).pair.draft
+
+
+def test_draft_and_selectors_are_found_from_any_folder(elsewhere: Path) -> None:
+    draft = ddte.PairConfig().draft
+    check_folder("draft", draft)
+    assert hidden_sizes(ddte.PairConfig()) == (576, 576)
+    assert [str(path.relative_to(ROOT)) for path in shipped_checkpoints(draft)] == SELECTORS
+    for name in SELECTORS:
+        assert ddte.SelectorCheckpoint.load(name).config.verifier == Path(name).name
+
+
+def test_what_lies_in_the_folder_comes_first(elsewhere: Path) -> None:
+    own = elsewhere / shipped.SELECTOR
+    own.mkdir(parents=True)
+    assert shipped.find(shipped.SELECTOR) == Path(shipped.SELECTOR)
+    with pytest.raises(UserError, match=r"config\.json"):
+        ddte.SelectorCheckpoint.load(shipped.SELECTOR)
+
+
+@pytest.mark.parametrize("name", ["checkpoints/absent/draft", "selector/cli", "tests", "/configs/quick.yaml"])
+def test_nothing_else_is_found_by_name(name: str, elsewhere: Path) -> None:
+    assert shipped.find(name) == Path(name)
+
+
+def test_the_selector_that_is_taken_is_named(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The profile is what fails, after the selector was taken and before models are loaded."""
+    assert main(["decode", "--prompt", "Hello", "--profile", "absent.json"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert f"--checkpoint {shipped.SELECTOR}" in said[0]
+    assert "absent.json" in said[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The wheel of this source tree, built from a copy."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    program = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
+    built = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    yield folder / built.stdout.splitlines()[-1]
+    shutil.rmtree(folder)
+
+
+def test_the_wheel_holds_every_module_and_what_is_shipped(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    packages = [
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix in (".py", ".j2", ".jsonl", ".typed")
+    ]
+    weights = [f"ddte/{name}/{file}" for name in SELECTORS for file in ("config.json", "model.safetensors")]
+    draft = ddte.PairConfig().draft
+    wanted = {*packages, *weights, *(f"ddte/{name}" for name in CONFIGS), f"ddte/{draft}/model.safetensors"}
+    assert wanted <= names, wanted - names
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {*PACKAGES}
+    assert not [name for name in names if "/evaluation/report.html" in name]
+
+
+@pytest.mark.slow
+def test_decoding_from_an_empty_folder_with_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
+    """An environment of its own holds the wheel; torch and the like come from the one that runs the tests."""
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    own = next((tmp_path / "env" / "lib").glob("python*/site-packages"))
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(install, check=True)
+    others = [path for path in sys.path if path.endswith("site-packages")]
+    (own / "others.pth").write_text("\n".join(others))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    where = "import data_gen, selector, ddte; print(ddte.__file__, selector.__file__, data_gen.__file__)"
+    found = subprocess.run(
+        [python, "-c", where], cwd=empty, env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.count(str(own)) == 3
+    command = [python.with_name("ddte"), "decode", "--prompt", "Name three colours.", "--decode.max_new_tokens", "24"]
+    answer = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.strip()
+    assert f"--checkpoint {shipped.SELECTOR}" in answer.stderr
+    assert not list(empty.iterdir())

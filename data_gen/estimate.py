@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from selector.config import EMBEDDED_TARGET, ActionSpaceConfig, Config, PairConfig
+from selector.engine.hub import config_file
 from selector.errors import UserError
 from selector.features import SCALARS
 from selector.shipped import find
@@ -72,19 +73,16 @@ def count_actions(space: ActionSpaceConfig) -> int:
 
 def hidden_sizes(pair: PairConfig) -> tuple[int, int]:
     """Hidden sizes of target and draft from their configuration files, without loading a model."""
-    target = EMBEDDED_HIDDEN if pair.target == EMBEDDED_TARGET else _hidden_size(pair.target, UNKNOWN_HIDDEN)
-    return target, _hidden_size(pair.draft, target)
+    target = EMBEDDED_HIDDEN
+    if pair.target != EMBEDDED_TARGET:
+        target = _hidden_size("target", pair.target, pair.revision, UNKNOWN_HIDDEN)
+    return target, _hidden_size("draft", pair.draft, pair.draft_revision, target)
 
 
-def _hidden_size(source: str, default: int) -> int:
+def _hidden_size(field: str, source: str, revision: str, default: int) -> int:
     """`default` where the file names no size (an early-exit draft has the target's) or cannot be read here."""
     try:
-        path = find(source) / "config.json"
-        if not path.parent.is_dir():
-            from huggingface_hub import hf_hub_download
-
-            path = Path(hf_hub_download(source, "config.json"))
-        data = json.loads(path.read_text("utf-8"))
+        data = json.loads(config_file(field, str(find(source)), revision).read_text("utf-8"))
     except Exception:  # a wrong name is refused with its reason when the model is loaded
         return default
     size = data.get("hidden_size") or data.get("text_config", {}).get("hidden_size")

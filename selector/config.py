@@ -6,6 +6,7 @@ machine is checked where that is known. No torch is imported here, so that `ddte
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -86,6 +87,12 @@ class PairConfig:
         dtype: of weights and passes; `auto` takes bfloat16 where the device multiplies it natively, else float32.
         device: a torch device, `auto`, or `map`, which spreads the target over all devices with accelerate.
         threads: torch threads on a CPU; 0 keeps torch's choice.
+        draft_device: the draft's torch device, or `same`: the target's, under `map` that of its first layer.
+        max_memory: under `map`, the most that the target may take of each device, as {0: 60GiB, 1: 76GiB, cpu: 0GiB}.
+        quantization: of the target's linear layers: `nf4`, 4 bits by bitsandbytes, or `none`.
+        attn_implementation: attention of both models: `sdpa`, `eager`, or `auto`, which is transformers' choice.
+        revision: commit, branch or tag of a target from the hub; empty takes its main branch.
+        draft_revision: the same of a draft from the hub.
     """
 
     target: str = EMBEDDED_TARGET
@@ -93,10 +100,22 @@ class PairConfig:
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = "auto"
     threads: int = 0
+    draft_device: str = "same"
+    max_memory: dict[str | int, str] = field(default_factory=dict)
+    quantization: Literal["none", "nf4"] = "none"
+    attn_implementation: Literal["auto", "sdpa", "eager"] = "auto"
+    revision: str = ""
+    draft_revision: str = ""
 
     def __post_init__(self) -> None:
         if self.threads < 0:
             raise UserError(f"pair.threads is {self.threads}: give 0 (torch's choice) or more.")
+        if self.max_memory and self.device != "map":
+            raise UserError(f"pair.max_memory is {self.max_memory}, but pair.device is {self.device!r}: set it to map.")
+        for device, size in self.max_memory.items():
+            if not (str(device).isdigit() or device == "cpu") or not re.fullmatch(r"\d+(\.\d+)?([KMG]i?B)", size):
+                message = f"pair.max_memory has {device!r}: {size!r}: give the number of an accelerator, or cpu, and"
+                raise UserError(f"{message} a size as 70GiB.")
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from data_gen.labelling.label_unit import label_unit
 from data_gen.work_units import WorkUnit
 from selector.config import Config
 from selector.dataset.records import RootRecord, to_table
+from selector.engine.huggingface import Pair, check_placement, load_pair
 from selector.engine.prompts import encode_chat
 from selector.errors import UserError
 from selector.trees.expansion import ActionSpace
-
-if TYPE_CHECKING:
-    from selector.engine.huggingface import Pair
 
 LabelUnit = Callable[[WorkUnit], list[RootRecord]]
 Work = tuple[int, WorkUnit]  # a unit and its place in the manifest
@@ -63,18 +61,18 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """One pair in this process."""
+    """One pair in this process. Raises UserError for a device that it cannot use, before anything is fetched."""
 
     workers = 1
 
     def __init__(self, config: Config, pair: Pair | None = None) -> None:
+        if pair is None:
+            check_placement(config.pair)
         self.config, self.pair = config, pair
 
     def facts(self) -> PairFacts:
         """See `Engine`."""
         if self.pair is None:
-            from selector.engine.huggingface import load_pair
-
             self.pair = load_pair(self.config.pair)
         return PairFacts.of(self.pair)
 

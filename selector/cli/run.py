@@ -31,7 +31,7 @@ from selector.decoding.decoder import Decoder
 from selector.decoding.policies import fixed_tree
 from selector.decoding.profiling import measure_profile
 from selector.distributions import Sampling
-from selector.engine.huggingface import Pair, check_folder, load_pair
+from selector.engine.huggingface import Pair, check_placement, load_pair
 from selector.errors import UserError
 from selector.evaluation.evaluate import evaluate
 from selector.evaluation.report.prose import answer
@@ -159,8 +159,8 @@ def claim(config: Config, out: Path) -> None:
         for section, settings in vars(config).items():
             refuse_other_run("out", out, stored.get(section, {}), settings, f"{section}.")
         return
-    units = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
     _check_stages(config)
+    units = plan_units(config.generate, load_prompts(config.generate.prompts, config.generate.prompts_per_task))
     estimate(config, len(units), out)
     write_json(out / "config.json", as_json(config))
 
@@ -173,8 +173,7 @@ def _check_stages(config: Config) -> None:
             raise UserError(f"train.verifiers has {verifier!r}: generate.verifiers labels only {', '.join(labelled)}.")
     check_train(config.train)
     fixed_tree(config.decode.policy)
-    check_folder("pair.target", config.pair.target)
-    check_folder("pair.draft", config.pair.draft)
+    check_placement(config.pair)
 
 
 @contextmanager

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from selector.config import EMBEDDED_TARGET, PairConfig
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import is_early_exit, load_draft
 from selector.engine.embedded import embedded_folder, quiet
+from selector.engine.hub import find_model
 from selector.engine.prompts import encode_chat
 from selector.errors import UserError, first_line
 from selector.shipped import find
@@ -20,7 +28,7 @@ from selector.shipped import find
 __all__ = ["HuggingFaceModel", "Pair", "load_pair", "pair_with"]
 
 PADDING = 1024  # models of one family round their vocabulary up to different sizes, but not further apart than this
-MAP = "map"
+MAP, SAME = "map", "same"
 DAMAGED = OSError, ValueError, TypeError, AttributeError, SafetensorError  # what transformers raises for bad folders
 
 
@@ -52,17 +60,18 @@ class Pair:
 
 def load_pair(config: PairConfig) -> Pair:
     """Load both models. Raises UserError when one is missing, is not supported, or they do not fit together."""
-    check_folder("draft", config.draft)
+    check_placement(config)
     if not is_early_exit(find(config.draft)):
-        check_draft(config.draft, _load_tokenizer("target", target_source(config)))
+        tokenizer = _load_tokenizer("target", target_source(config), config.revision)
+        check_draft(config.draft, tokenizer, config.draft_revision)
     return pair_with(*load_target(config), config)
 
 
-def check_draft(draft: str, tokenizer: PreTrainedTokenizerBase) -> None:
+def check_draft(draft: str, tokenizer: PreTrainedTokenizerBase, revision: str = "") -> None:
     """Refuse a draft (a folder or a hub id) that is missing or has other tokens, before it is loaded."""
     check_folder("draft", draft)
     if not is_early_exit(find(draft)):
-        check_vocabularies(tokenizer, _load_tokenizer("draft", draft))
+        check_vocabularies(tokenizer, _load_tokenizer("draft", draft, revision))
 
 
 def pair_with(
@@ -76,13 +85,14 @@ def pair_with(
 
     `tokenizer` may be None where prompts and texts are token ids; for `pack` see `HuggingFaceModel`.
     """
-    device, dtype = target_model.device, target_model.dtype
+    dtype = target_model.dtype
     target = HuggingFaceModel(target_model, tokenizer=tokenizer, pack=pack)
     support = None
     if draft_model is None and is_early_exit(find(config.draft)):
         draft_model, support = load_draft(find(config.draft), target_model)
     elif draft_model is None:
-        draft_model = _load_model("draft", config.draft, dtype, device)
+        device = target_model.device if config.draft_device == SAME else torch.device(config.draft_device)
+        draft_model = _load_model("draft", config.draft, config.draft_revision, config, dtype, device_map={"": device})
     embeddings: Any = draft_model.get_input_embeddings()
     rows = int(embeddings.num_embeddings)
     if abs(rows - target.vocab_size) > PADDING:
@@ -96,11 +106,53 @@ def load_target(config: PairConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
     """The target's transformers model and its tokenizer."""
     if config.threads:
         torch.set_num_threads(config.threads)
-    mapped = config.device == MAP
-    device = torch.device(pick_device("auto" if mapped else config.device))
-    source = target_source(config)
-    tokenizer = _load_tokenizer("target", source)
-    return _load_model("target", source, pick_dtype(config.dtype, device), None if mapped else device), tokenizer
+    device = check_placement(config)
+    source, dtype = target_source(config), pick_dtype(config.dtype, device)
+    options = placement(config, device) | quantized(config.quantization, dtype)
+    tokenizer = _load_tokenizer("target", source, config.revision)
+    return _load_model("target", source, config.revision, config, dtype, **options), tokenizer
+
+
+def check_placement(config: PairConfig) -> torch.device:
+    """The device of the target's input. Refuses a configuration that cannot be met here, before any download."""
+    device = pick_device("auto" if config.device == MAP else config.device)
+    if config.draft_device != SAME:
+        pick_device(config.draft_device, "draft_device", (SAME, "cpu", "cuda"))
+    for name in config.max_memory:
+        if name != "cpu" and not _usable(int(name)):
+            raise UserError(f"pair.max_memory has {name!r}, an accelerator that torch cannot use here: leave it out.")
+    check_folder("pair.draft", config.draft)
+    if config.target != EMBEDDED_TARGET:
+        check_folder("pair.target", config.target)
+    if config.quantization != "none":
+        if find_spec("bitsandbytes") is None:
+            way_out = "is missing: `pip install bitsandbytes`"
+            raise UserError(f"pair.quantization is {config.quantization!r} and the package bitsandbytes {way_out}.")
+        if is_early_exit(find(config.draft)):
+            message = f"pair.quantization is {config.quantization!r}, but draft {config.draft!r} is made of layers of"
+            raise UserError(f"{message} the target: give a draft model, or set it to none.")
+    return torch.device(device)
+
+
+def placement(config: PairConfig, device: torch.device) -> dict[str, Any]:
+    """Arguments of `from_pretrained` that put the target on `device`, or spread it within `max_memory`."""
+    if config.device != MAP:
+        return {"device_map": {"": device}}
+    limits = {int(key) if str(key).isdigit() else key: size for key, size in config.max_memory.items()}
+    return {"device_map": "auto", "max_memory": limits or None}
+
+
+def quantized(kind: str, dtype: torch.dtype) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for a target of fewer bits, NF4 (arXiv 2305.14314).
+
+    LLM.int8 is none of the kinds: which columns it multiplies in float16 depends on all rows of a pass, so a token's
+    distribution would depend on the rest of its tree.
+    """
+    if kind == "none":
+        return {}
+    four_bits: Any = BitsAndBytesConfig
+    weights = four_bits(load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_compute_dtype=dtype)
+    return {"quantization_config": weights}
 
 
 def target_source(config: PairConfig) -> str:
@@ -108,15 +160,23 @@ def target_source(config: PairConfig) -> str:
     return str(embedded_folder()) if config.target == EMBEDDED_TARGET else config.target
 
 
-def pick_device(name: str) -> str:
+def pick_device(name: str, field: str = "device", choices: tuple[str, ...] = ("auto", "cpu", "cuda", MAP)) -> str:
     """`auto` is CUDA where there is one. Raises UserError for a device that torch cannot use here."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        raise UserError(f"pair.device is {name!r}: torch cannot use it here; give auto, cpu, cuda or {MAP}.") from None
+    if not _usable(name):
+        ways = f"{', '.join(choices[:-1])} or {choices[-1]}"
+        raise UserError(f"pair.{field} is {name!r}: torch cannot use it here; give {ways}.")
     return name
+
+
+def _usable(device: str | int) -> bool:
+    """Whether torch can put something on it; a number counts the accelerators."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        return False
+    return True
 
 
 def pick_dtype(name: str, device: torch.device) -> torch.dtype:
@@ -160,23 +220,28 @@ def check_vocabularies(target: PreTrainedTokenizerBase, draft: PreTrainedTokeniz
     )
 
 
-def _load_model(field: str, source: str, dtype: torch.dtype, device: torch.device | None) -> PreTrainedModel:
-    """`device` None spreads the layers over all devices that accelerate finds."""
+def _load_model(
+    field: str, source: str, revision: str, config: PairConfig, dtype: torch.dtype, **options: Any
+) -> PreTrainedModel:
+    """Weights go straight to where the `device_map` of `options` says."""
     check_folder(field, source)
-    place = {"device_map": "auto"} if device is None else {}
+    if config.attn_implementation != "auto":
+        options["attn_implementation"] = config.attn_implementation
+    found = find_model(field, source, revision)
+    options |= found.options if found else {}
     try:
         with quiet():
-            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **place)
+            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
     except DAMAGED as error:
         raise _not_loaded(field, source, error) from None
-    moved: PreTrainedModel = model if device is None else model.to(device)
-    return moved
+    return model
 
 
-def _load_tokenizer(field: str, source: str) -> PreTrainedTokenizerBase:
+def _load_tokenizer(field: str, source: str, revision: str) -> PreTrainedTokenizerBase:
     check_folder(field, source)
+    found = find_model(field, source, revision)
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, **(found.options if found else {}))
     except DAMAGED as error:
         raise _not_loaded(field, source, error) from None
     return tokenizer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -12,22 +13,27 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from accelerate import dispatch_model
+from accelerate import dispatch_model, infer_auto_device_map
+from huggingface_hub import HfApi
+from rich.console import Console
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm.auto import tqdm
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from data_gen.pipeline import open_engine
+from data_gen.prompts import hub_loading
 from selector.config import PairConfig
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
-from selector.engine import embedded
+from selector.engine import embedded, huggingface
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import build_early_exit, load_draft, save_draft
 from selector.engine.embedded import quiet
-from selector.engine.huggingface import load_pair, pick_dtype
+from selector.engine.huggingface import load_pair, load_target, pick_dtype, placement
 from selector.engine.reference_generate import assistant, transformers_generate
 from selector.errors import UserError
 from selector.trees.expansion import Expansion
+from tests.support.small_runs import small_config
 from tests.support.tiny_models import tiny_llama
 
 
@@ -123,6 +129,108 @@ def test_conversion_without_its_packages(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_devices_that_are_not_here(folders: dict[str, str], device: str) -> None:
     with pytest.raises(UserError, match=f"pair.device is '{device}': torch cannot use it here"):
         load_pair(replace(config(folders, "draft"), device=device))
+
+
+def no_download(*_: Any, **__: Any) -> None:
+    raise AssertionError("something is fetched")
+
+
+@pytest.mark.parametrize("wrong", [{"device": "cuda:99"}, {"draft_device": "cuda:99"}])
+def test_placement_is_refused_before_any_download(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither prompts nor models of the hub are fetched for a device that is not here, by no way of loading them."""
+    monkeypatch.setattr(HfApi, "model_info", no_download)
+    monkeypatch.setattr(hub_loading, "open_part", no_download)
+    pair = PairConfig(**({"target": "Qwen/Qwen2.5-7B-Instruct", "draft": "Qwen/Qwen2.5-0.5B-Instruct"} | wrong))
+    prompts = replace(small_config(["math500"]), pair=pair)
+    for load in (load_pair, load_target, lambda _: open_engine(prompts, Console(quiet=True))):
+        with pytest.raises(UserError, match="torch cannot use it here"):
+            load(pair)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"max_memory": {0: "70GiB"}}, "max_memory is .*: set it to map"),
+        ({"device": "map", "max_memory": {"gpu": "70GiB"}}, "max_memory has 'gpu'"),
+        ({"device": "map", "max_memory": {0: "70"}}, "max_memory has 0: '70'"),
+        ({"device": "map", "max_memory": {99: "70GiB"}}, "max_memory has 99, an accelerator that torch cannot use"),
+    ],
+)
+def test_memory_limits(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=f"pair.{says}"):
+        load_pair(PairConfig(**wrong))
+
+
+def test_placement_of_each_model(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What transformers is asked for: weights go to their device as they are read, each model's own revision."""
+    asked: dict[str, dict[str, Any]] = {}
+    load = AutoModelForCausalLM.from_pretrained
+    monkeypatch.setattr(
+        AutoModelForCausalLM,
+        "from_pretrained",
+        lambda source, **options: asked.setdefault(Path(source).name, deepcopy(options)) and load(source, **options),
+    )
+    mapped = replace(config(folders, "draft"), device="map", max_memory={"cpu": "1GiB"}, draft_device="cpu")
+    load_pair(replace(mapped, attn_implementation="eager"))
+    assert asked["target"]["device_map"] == "auto"
+    assert asked["target"]["max_memory"] == {"cpu": "1GiB"}
+    assert asked["draft"]["device_map"] == {"": torch.device("cpu")}
+    assert {options["attn_implementation"] for options in asked.values()} == {"eager"}
+
+
+def test_llama_3_70b_lies_on_two_cards_beside_its_draft() -> None:
+    """Both placements of accelerate, under the limits of 80 GB cards, with the true shapes; a draft takes 15 GiB."""
+    shapes = {
+        "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64,
+        "num_key_value_heads": 8, "vocab_size": 128_256,
+    }  # fmt: skip
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(LlamaConfig(**shapes), dtype=torch.bfloat16)
+    pair = PairConfig(device="map", max_memory={"0": "60GiB", 1: "76GiB", "cpu": "0GiB"})
+    limits = placement(pair, torch.device("cpu"))["max_memory"]
+    assert limits == {0: "60GiB", 1: "76GiB", "cpu": "0GiB"}
+    places = infer_auto_device_map(model, limits, model._no_split_modules, dtype=torch.bfloat16)
+    sizes = dict.fromkeys([0, 1], 0)
+    for name, weight in model.named_parameters():
+        sizes[next(places[start] for start in places if f"{name}.".startswith(f"{start}."))] += 2 * weight.numel()
+    assert sum(sizes.values()) == 2 * 70_553_706_496
+    assert sizes[0] <= 60 * 2**30
+    assert sizes[1] <= 76 * 2**30
+
+
+def test_each_attention_gives_the_same_text(folders: dict[str, str]) -> None:
+    pairs = [load_pair(replace(config(folders, "draft"), attn_implementation=kind)) for kind in ("sdpa", "eager")]
+    assert [pair.target.model.config._attn_implementation for pair in pairs] == ["sdpa", "eager"]
+    assert [pair.draft.model.config._attn_implementation for pair in pairs] == ["sdpa", "eager"]
+    texts = [Decoder(pair, "nss", (2, 1, 2)).generate([3, 5], 24, end_ids=()).tokens for pair in pairs]
+    assert texts[0] == texts[1]
+
+
+def test_quantization(folders: dict[str, str], tmp_path: Path) -> None:
+    """The text of the target in four bits is that which transformers generates with it, and not the other target's."""
+    for name, model in {"target": tiny_llama(hidden_size=64, intermediate_size=128, num_key_value_heads=4)}.items():
+        model.save_pretrained(tmp_path / name)
+        save_tokenizer(tmp_path / name, 64)
+    plain = replace(config(folders, "draft"), target=str(tmp_path / "target"))
+    pair = load_pair(replace(plain, quantization="nf4"))
+    assert pair.target.model.model.layers[0].mlp.up_proj.weight.dtype == torch.uint8
+    assert pair.target.fingerprint != load_pair(plain).target.fingerprint
+    text = Decoder(pair, "traversal", (2, 1, 2)).generate([3, 5], 24, end_ids=()).tokens
+    assert text == transformers_generate(pair.target, [3, 5], 24, Sampling(0.0))
+    with pytest.raises(UserError, match="layers of the target"):
+        load_pair(replace(plain, draft=folders["early"], quantization="nf4"))
+
+
+def test_quantization_without_its_package(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="`pip install bitsandbytes`"):
+        load_pair(replace(config(folders, "draft"), quantization="nf4"))
+
+
+def test_revisions_of_folders(folders: dict[str, str]) -> None:
+    for name in ("revision", "draft_revision"):
+        with pytest.raises(UserError, match=rf"pair\.{name} is 'v1', but .* is a folder"):
+            load_pair(replace(config(folders, "draft"), **{name: "v1"}))
 
 
 def test_threads_and_prompts(folders: dict[str, str]) -> None:

@@ -52,8 +52,8 @@ def random_record(config, place):
     actions = count_actions(config.action_space)
     target, draft, draft_root = (torch.randn(size, generator=generator) for size in (5120, 896, 896))
     return RootRecord(
-        f"prompt-{place}", "coding", 7, 16 * place, 300, 0.6, 1.0, 0, 0.6, 1.0, target, draft, draft_root,
-        torch.randn(len(SCALARS), generator=generator),
+        target, draft, draft_root, torch.randn(len(SCALARS), generator=generator),
+        f"prompt-{place}", "coding", 7, 16 * place, 300, 0.6, 1.0, 0, 0.6, 1.0,
         {name: 1 + 8 * torch.rand(2, actions, generator=generator) for name in config.generate.verifiers},
         {name: torch.rand(actions, generator=generator) for name in config.generate.verifiers},
     )  # fmt: skip

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from data_gen.data_card import Contents, card_section, setting_name, write_data_card
-from selector.artifacts import atomic_write, claim_folder, refuse_full_disk, sole_writer
+from selector.artifacts import atomic_write, claim_folder, sole_writer
 from selector.dataset.manifest import SCHEMA, Manifest, Unit
 from selector.dataset.parquet import checksum, is_whole
 from selector.errors import UserError
@@ -45,7 +45,7 @@ def _merge(sources: Sequence[Path], folder: Path, console: Console) -> Manifest:
     manifests = [Manifest.load(source) for source in sources]
     _check_sources(sources, manifests)
     merged = _merged(sources, manifests)
-    with refuse_full_disk("out", folder), atomic_write(folder) as building:
+    with atomic_write(folder) as building:
         (building / "shards").mkdir(parents=True)
         _take_shards(sources, manifests, merged, building)
         merged.save(building)

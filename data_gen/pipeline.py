@@ -25,7 +25,6 @@ from selector.artifacts import (
     claim_folder,
     git_revision,
     known_settings,
-    refuse_full_disk,
     refuse_other_run,
     sole_writer,
     versions,
@@ -144,9 +143,8 @@ def _start(config: Config, folder: Path, units: list[WorkUnit], facts: PairFacts
         git_revision=git_revision(),
         units=[Unit(unit.id) for unit in units],
     )
-    with refuse_full_disk("out", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        manifest.save(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest.save(folder)
     return manifest
 
 
@@ -155,8 +153,7 @@ def _go_on(manifest: Manifest, folder: Path, facts: PairFacts) -> Manifest:
     facts_there = {name: getattr(manifest, name) for name in vars(facts)}
     refuse_other_run("out", folder, facts_there, vars(facts))
     manifest.schema = SCHEMA
-    with refuse_full_disk("out", folder):
-        manifest.save(folder)
+    manifest.save(folder)
     return manifest
 
 
@@ -173,8 +170,7 @@ def collect(
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("trajectories", total=total)
         for number, outcome in enumerate(outcomes, 1):
-            with refuse_full_disk("out", folder):
-                manifest.record(outcome.place, _store(manifest, outcome, folder), folder)
+            manifest.record(outcome.place, _store(manifest, outcome, folder), folder)
             progress.advance(bar)
             if number == 1 and total > 1:
                 minutes = outcome.seconds * (total - 1) / workers / 60
@@ -200,10 +196,9 @@ def _finish(manifest: Manifest, folder: Path, units: list[WorkUnit], console: Co
         console.print(f"failed: prompt {unit.prompt.id!r} at {setting}: {state.error}", style="red", markup=False)
     if len(failed) == len(units):
         raise UserError(f"out is {str(folder)!r}: every trajectory failed, the first with {failed[0][1].error}.")
-    with refuse_full_disk("out", folder):
-        write_data_card(manifest, contents(manifest, units), folder)
-        manifest.complete = True
-        manifest.save(folder)
+    write_data_card(manifest, contents(manifest, units), folder)
+    manifest.complete = True
+    manifest.save(folder)
     rows = sum(unit.rows for unit in manifest.units)
     console.print(f"{folder}: {rows} roots of {len(units) - len(failed)} trajectories; {len(failed)} failed.")
     return manifest

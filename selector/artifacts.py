@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", bound="DataclassInstance")
 Count = Annotated[int, Field(ge=0)]  # of a JSON artefact, as `Size`
 Size = Annotated[int, Field(ge=1)]
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 PARTIAL = ".{}.partial"  # what a killed write leaves beside its goal
 
 PACKAGES = ("ddte", "torch", "transformers", "pytorch-lightning", "scikit-learn", "pyarrow", "safetensors", "numpy")
@@ -138,39 +141,36 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def refuse_full_disk(field: str, path: Path) -> Iterator[None]:
-    """A UserError for a place that cannot be written to, now or any more; what is done already stays."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{field} is {str(path)!r}, where writing failed ({error}): make room, and start the same run again."
-        ) from None
-
-
-@contextmanager
 def sole_writer(field: str, path: Path, *, wait: bool = False) -> Iterator[None]:
     """A block in which this process alone writes to `path`, a file or a folder.
 
-    Raises UserError where another run is at work; with `wait` its end is waited for. The lock lies beside `path`, so
-    that a refused run leaves no folder.
+    Raises UserError where another run is at work (with `wait` its end is waited for), and where the disk is full or
+    lets nothing be written; what is done already stays. The lock lies beside `path`, so that a refused run leaves no
+    folder.
     """
     check_place(field, path)
     place = path.resolve()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    lock = place.with_name(f".{place.name}.lock")
-    held = FileLock(lock, timeout=-1 if wait else 0)
     try:
-        held.acquire()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(place.with_name(f".{place.name}.lock"), wait):
+            yield
     except Timeout:
         raise UserError(f"{field} is {str(path)!r}, where another run is at work: wait for it, or stop it.") from None
-    try:
-        yield
-    finally:
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        reason = f"writing failed ({error}): make room, and start the same run again"
+        raise UserError(f"{field} is {str(path)!r}, where {reason}.") from None
+
+
+@contextmanager
+def _locked(path: Path, wait: bool) -> Iterator[None]:
+    """Who waits for this very file finds it without a name, and opens a new one."""
+    with FileLock(path, timeout=-1 if wait else 0):
         try:
-            lock.unlink(missing_ok=True)  # who waits for this very file finds it without a name and opens a new one
+            yield
         finally:
-            held.release()
+            path.unlink(missing_ok=True)
 
 
 def claim_folder(field: str, folder: Path, mark: str = "") -> bool:
@@ -232,9 +232,15 @@ def parse(kind: type[Record], data: Any, schemas: tuple[int, ...], source: Path 
     if wrong:
         raise UserError(f"{wrong[0]} of '{source}' is {'missing' if wrong[0] in names else 'unknown'}: {remedy}.")
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(data), strict=True, extra="forbid")
+        record: Record = _adapter(kind).validate_json(json.dumps(data), strict=True, extra="forbid")
     except ValidationError as error:
         raise UserError(f"file '{source}' is damaged ({complaint(error)}): {remedy}.") from None
+    return record
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def complaint(error: ValidationError) -> str:

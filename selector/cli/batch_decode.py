@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from data_gen.prompts.prompts import Prompt, load_prompts
-from selector.artifacts import refuse_full_disk, sole_writer, write_bytes
+from selector.artifacts import sole_writer, write_bytes
 from selector.config import DecodeConfig
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling
@@ -92,14 +92,13 @@ class Answers:
     def write(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
         """Append rows as they come, after dropping a torn line and failures; returns new failures as (id, error)."""
         failures = []
-        with refuse_full_disk("out", self.path):
-            if self._stale or not self.path.exists():
-                write_bytes(self.path, b"".join(line + b"\n" for line in self._kept))
-            with self.path.open("ab", buffering=0) as file:
-                for row in rows:
-                    _append(file, json.dumps(row, ensure_ascii=False).encode() + b"\n")
-                    if "error" in row:
-                        failures.append((row["id"], row["error"]))
+        if self._stale or not self.path.exists():
+            write_bytes(self.path, b"".join(line + b"\n" for line in self._kept))
+        with self.path.open("ab", buffering=0) as file:
+            for row in rows:
+                _append(file, json.dumps(row, ensure_ascii=False).encode() + b"\n")
+                if "error" in row:
+                    failures.append((row["id"], row["error"]))
         return failures
 
 

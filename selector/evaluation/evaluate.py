@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from selector.artifacts import atomic_write, claim_folder, write_json, write_text
+from selector.artifacts import atomic_write, claim_folder, sole_writer, write_json, write_text
 from selector.config import EvaluateConfig
 from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
@@ -82,7 +82,7 @@ def evaluate(
             results = _studied(results, train, profile, config, checkpoints)
     rows = all_rows(results)
     html = render_report(results, rows, Subject(train, test, profile, config, list(checkpoints)))
-    with atomic_write(folder) as temporary:
+    with sole_writer("out", folder), atomic_write(folder) as temporary:
         temporary.mkdir()
         write_json(temporary / "metrics.json", rows)
         write_json(temporary / "study.json", study_rows(results))

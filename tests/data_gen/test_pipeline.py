@@ -1,9 +1,7 @@
-"""Whole runs on small pairs: the data set, resuming after SIGKILL, refusals, failures."""
+"""Whole runs on small pairs: the data set, resuming after a kill, refusals, failures."""
 
 import json
-import multiprocessing
-import random
-import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from selector.dataset.dataset import RootDataset
 from selector.dataset.manifest import Manifest
 from selector.errors import UserError
 from tests.support.disk_pair import rows
+from tests.support.faults import Killed, fault
 from tests.support.small_runs import small_config, table_pair
 
 QUIET = Console(quiet=True)
@@ -97,38 +96,21 @@ def test_a_prompt_past_the_models_positions_is_a_named_failure(tmp_path, prompt_
     assert "failed: prompt 'coding2-1'" in capsys.readouterr().out
 
 
-def slow_run(prompt_file: str, folder: Path) -> None:
-    """A run that takes a few milliseconds more a trajectory, so that it can be hit anywhere."""
-    quick = working.label_unit
-
-    def slow(*arguments):
-        records = quick(*arguments)
-        time.sleep(0.02)
-        return records
-
-    working.label_unit = slow
-    generate(small_config([prompt_file], settings_per_prompt=3), folder, table_pair(), QUIET)
-
-
-def test_three_sigkills_lose_nothing_and_repeat_nothing(tmp_path, prompt_file):
+def test_three_kills_lose_nothing_and_repeat_nothing(tmp_path, prompt_file):
+    """At three writes in the midst of the work; `test_faults` kills at every one, `test_kills` at any moment."""
     config = small_config([prompt_file], settings_per_prompt=3)
     generate(config, tmp_path / "whole", table_pair(), QUIET)
-    folder, random_delay = tmp_path / "killed", random.Random(0)
-    context = multiprocessing.get_context("fork")
+    place = tmp_path / "killed"
+    place.mkdir()
+    folder = place / "data"
     written: dict[str, int] = {}
-    for kill in range(3):
-        process = context.Process(target=slow_run, args=(prompt_file, folder))
-        process.start()
-        deadline = time.time() + 20
-        while len(list(folder.glob("shards/*.parquet"))) < 4 * (kill + 1) and time.time() < deadline:
-            time.sleep(0.002)
-        time.sleep(random_delay.uniform(0, 0.03))
-        process.kill()
-        process.join()
-        assert process.exitcode == -9
+    for at in (21, 22, 23):
+        with fault(place, at, "kill") as one, suppress(Killed):
+            generate(config, folder, table_pair(), QUIET)
+        assert one.happened
         done = {unit.shard for unit in Manifest.load(folder).units if unit.status == "done"}
         stamps = {name: (folder / "shards" / name).stat().st_mtime_ns for name in done}
-        assert written.items() <= stamps.items()  # what was done is never done twice
+        assert written.items() < stamps.items()  # what was done is never done twice
         written = stamps
     assert not Manifest.load(folder).complete
     manifest = generate(config, folder, table_pair(), QUIET)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from selector.cli import answer
+from selector.cli import answer, batch_decode
 from selector.cli.batch_decode import Answers, decode_all, read_prompts
 from selector.cli.main import main
 from selector.config import DecodeConfig
@@ -137,6 +137,101 @@ def test_what_is_no_file_of_these_answers_is_left_alone(tmp_path: Path) -> None:
     out.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="its line 1 is no row"):
         answer_all(source, out)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"mine": 1}',
+        b"hello",
+        b"[1, 2]",
+        b'{"id": "a", "text": "unfin',
+        b'{"id": "a", "prompt": "What?"}',
+        b"\xff\xfe",
+    ],
+)
+def test_a_file_without_a_final_line_feed_is_never_overwritten(tmp_path: Path, content: bytes) -> None:
+    """What `json.dump` writes has none; only a row of ours that was cut off may be dropped."""
+    source, out = prompts_file(tmp_path, a="one two"), tmp_path / "out.jsonl"
+    out.write_bytes(content)
+    with pytest.raises(UserError, match="its line 1 is no row"):
+        answer_all(source, out)
+    assert out.read_bytes() == content
+
+
+def test_every_cut_of_the_file_goes_on_or_is_left_alone(tmp_path: Path) -> None:
+    """Cut in its first row before it can be known as ours, it is refused and stays; cut anywhere else, it goes on."""
+    source, whole = prompts_file(tmp_path, a="one two", b="ü three"), tmp_path / "whole.jsonl"
+    answer_all(source, whole)
+    content, refused = whole.read_bytes(), 0
+    for size in range(1, len(content), 7):
+        out = tmp_path / "cut.jsonl"
+        out.write_bytes(content[:size])
+        try:
+            Answers(out, SETTINGS)
+        except UserError:
+            refused += 1
+            assert size < content.index(b'", "seed"')
+            assert out.read_bytes() == content[:size]
+    assert 0 < refused < 20
+    out.write_bytes(content[: len(content) // 2])
+    assert answer_all(source, out) == 0
+    assert [row["tokens"] for row in rows_of(out)] == [row["tokens"] for row in rows_of(whole)]
+
+
+def test_a_second_run_on_the_same_file_is_refused_and_loses_nothing(tmp_path: Path) -> None:
+    """The second one starts while a failed row stands there, which it would drop, with all that came after it."""
+    source, out = prompts_file(tmp_path, long="word " * 30, b="two", c="three"), tmp_path / "out.jsonl"
+    first = decoder()
+    decode, refused = first.generate, []
+
+    def second(*arguments: Any) -> Any:
+        with pytest.raises(UserError, match="where another run is at work"):
+            answer_all(source, out)
+        refused.append(1)
+        return decode(*arguments)
+
+    first.generate = second  # type: ignore[method-assign]
+    assert answer_all(source, out, first) == 1
+    assert len(refused) == 3
+    assert [row["id"] for row in rows_of(out)] == ["long", "b", "c"]
+
+
+def test_rows_that_another_run_wrote_meanwhile_are_kept(tmp_path: Path) -> None:
+    """Between reading the file and writing to it the models are loaded, which takes long."""
+    source, out = prompts_file(tmp_path, a="one", b="two"), tmp_path / "out.jsonl"
+    early = Answers(out, SETTINGS)
+    answer_all(source, out)
+    before = out.read_bytes()
+    assert decode_all(decoder(), read_prompts(str(source)), early, DECODE) == 0
+    assert out.read_bytes() == before
+
+
+def test_a_full_disk_leaves_whole_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, out = prompts_file(tmp_path, a="one two", b="three", c="four"), tmp_path / "out.jsonl"
+    real, count = batch_decode._append, iter(range(9))
+
+    class Full:
+        """A disk that takes half of a row."""
+
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def write(self, line: bytes) -> int:
+            if len(line) < 60:
+                raise OSError(28, "No space left on device")
+            return int(self.file.write(line[:50]))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_decode, "_append", lambda file, line: real(Full(file) if next(count) == 1 else file, line))
+        with pytest.raises(UserError, match="No space left"):
+            answer_all(source, out)
+    assert [row["id"] for row in rows_of(out)] == ["a"]
+    assert answer_all(source, out) == 0
+    assert [row["id"] for row in rows_of(out)] == ["a", "b", "c"]
 
 
 def test_lines_of_standard_input() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from selector.engine.early_exit import build_early_exit, is_early_exit, load_draft, save_draft, trained_parameters
 from selector.engine.huggingface import HuggingFaceModel
@@ -73,3 +73,32 @@ def test_refusals(tmp_path: Path) -> None:
         load_draft(tmp_path, tiny_llama(layers=3, vocab=32))
     with pytest.raises(UserError, match="layer shapes"):
         load_draft(tmp_path, tiny_llama(layers=3, intermediate_size=64))
+
+
+def rewritten(folder: Path, **tensors: torch.Tensor) -> None:
+    save_file(load_file(folder / "model.safetensors") | tensors, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("tokens", [[3, 3, 5], [5, 3], [-1, 3], [[3], [5]], []])
+def test_head_tokens_that_are_no_ascending_list_are_refused(tmp_path: Path, tokens: list[int]) -> None:
+    """A column a token: where two columns are one token, the draft's law has a part that no token shows."""
+    target = tiny_llama(layers=3)
+    save_draft(build_early_exit(target, [0], TOKENS), tmp_path, layers=[0], head_tokens=TOKENS, info={})
+    rewritten(tmp_path, head_tokens=torch.tensor(tokens, dtype=torch.int32))
+    with pytest.raises(UserError, match="head_tokens that repeat or do not ascend"):
+        load_draft(tmp_path, target)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path, value: float) -> None:
+    target = tiny_llama(layers=3)
+    save_draft(build_early_exit(target, [0], TOKENS), tmp_path, layers=[0], head_tokens=TOKENS, info={})
+    for name, tensor in load_file(tmp_path / "model.safetensors").items():
+        if tensor.is_floating_point():
+            spoiled = tensor.clone()
+            spoiled.view(-1)[-1] = value
+            rewritten(tmp_path, **{name: spoiled})
+            with pytest.raises(UserError, match=rf"{name} holds NaN or infinity"):
+                load_draft(tmp_path, target)
+            rewritten(tmp_path, **{name: tensor})
+    load_draft(tmp_path, target)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from selector.errors import UserError
 from selector.features import SCALARS, RootFeatures
@@ -194,6 +195,23 @@ def test_broken_weights_are_refused(tmp_path):
         SelectorCheckpoint.load(tmp_path)
     with pytest.raises(UserError, match=r"none' does not exist: give one that holds config\.json"):
         SelectorCheckpoint.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_refused(tmp_path, value):
+    """But for the deviation of a scalar that never varied in training: infinite, so that it counts for nothing."""
+    folder = tmp_path / "out"
+    make_checkpoint().save(folder, "")
+    whole = load_file(folder / "model.safetensors")
+    for name, tensor in whole.items():
+        spoiled = tensor.clone()
+        spoiled.view(-1)[-1] = value
+        save_file(whole | {name: spoiled}, folder / "model.safetensors")
+        if value == float("inf") and name.endswith(".scale"):
+            SelectorCheckpoint.load(folder)
+            continue
+        with pytest.raises(UserError, match=rf"do not fit \({name} holds NaN or infinity"):
+            SelectorCheckpoint.load(folder)
 
 
 def test_an_occupied_folder_is_left_alone(tmp_path):

@@ -126,13 +126,14 @@ class LatencyProfile:
             at_width = np.array([np.interp(width, self.widths, row) for row in columns])
         return torch.from_numpy(np.interp(context.double().numpy(), self.contexts, at_width))
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Write JSON by way of a temporary file."""
-        write_json(path, asdict(self))
+        write_json(Path(path), asdict(self))
 
     @classmethod
-    def load(cls, path: Path) -> LatencyProfile:
+    def load(cls, path: Path | str) -> LatencyProfile:
         """Read and check a profile."""
+        path = Path(path)
         if not path.exists():
             raise UserError(f"profile {str(path)!r} does not exist: {REMEDY}.")
         return load(cls, path, (SCHEMA,), REMEDY)

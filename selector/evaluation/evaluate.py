@@ -40,7 +40,7 @@ def evaluate(
     dataset: RootDataset,
     profile: LatencyProfile,
     config: EvaluateConfig,
-    folder: Path,
+    folder: Path | str,
     *,
     test_prompts: Collection[str] | None = None,
     training: RootDataset | None = None,
@@ -53,7 +53,7 @@ def evaluate(
         dataset: roots with labels.
         profile: pass times of the machine in question, not necessarily the one of training.
         config: settings of the intervals, and whether the study of inputs and data is made.
-        folder: what is written goes there; it is made if need be.
+        folder: new or empty, for what is written.
         test_prompts: prompt ids to score on; static trees and references are chosen on all other prompts.
         training: another data set to choose on; then every prompt of `dataset` (or `test_prompts`) is scored.
 
@@ -69,9 +69,10 @@ def evaluate(
         >>> data = ddte.RootDataset.load("runs/data")
         >>> selectors = [run.selector(name) for name in run.verifiers]
         >>> rows = ddte.evaluate(
-        ...     selectors, data, profile, config.evaluate, Path("runs/report"), test_prompts=run.splits.test
+        ...     selectors, data, profile, config.evaluate, "runs/report", test_prompts=run.splits.test
         ... )
     """
+    folder = Path(folder)
     claim_folder("out", folder)
     for checkpoint in checkpoints:
         check_fit(checkpoint, dataset)

@@ -210,6 +210,16 @@ def refuse_other_run(field: str, folder: Path, stored: Mapping[str, Any], given:
             )
 
 
+def refuse_other_pair(what: str, stored: Mapping[str, Any], target: str, draft: str) -> None:
+    """A UserError where `what`, of the fingerprints `stored`, is not of this pair; one without fingerprints passes."""
+    for name, given in (("target", target), ("draft", draft)):
+        if stored.get(name, given) != given:
+            raise UserError(
+                f"{what} is made for another {name} model (fingerprint {stored[name]}, not {given}): "
+                "give the pair that it was made for, or make one for this pair."
+            )
+
+
 def load(kind: type[Record], path: Path, schemas: tuple[int, ...], remedy: str) -> Record:
     """The JSON file of a dataclass `kind`; see `read_json` and `parse`."""
     return parse(kind, read_json(path, remedy), schemas, path, remedy)

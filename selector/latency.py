@@ -14,7 +14,7 @@ from jaxtyping import Float, Num
 from pydantic import Field
 from torch import Tensor
 
-from selector.artifacts import Size, load, parse, write_json
+from selector.artifacts import Size, load, parse, refuse_other_pair, write_json
 from selector.errors import UserError
 from selector.trees.expansion import ActionSpace, Expansion
 
@@ -125,6 +125,10 @@ class LatencyProfile:
         else:
             at_width = np.array([np.interp(width, self.widths, row) for row in columns])
         return torch.from_numpy(np.interp(context.double().numpy(), self.contexts, at_width))
+
+    def check_pair(self, target_fingerprint: str, draft_fingerprint: str) -> None:
+        """Refuse pass times that were measured with another pair."""
+        refuse_other_pair("profile", self.machine, target_fingerprint, draft_fingerprint)
 
     def save(self, path: Path | str) -> None:
         """Write JSON by way of a temporary file."""

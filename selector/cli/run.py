@@ -90,6 +90,7 @@ class Chain:
         run = RunFolder(self.train_path)
         checkpoints = [run.selector(verifier) for verifier in run.verifiers]
         data = RootDataset.load(self.data_path)
+        run.check_data(data.manifest)
         prompts = run.splits.test
         evaluate(checkpoints, data, self.latency, self.config.evaluate, self.report_path, test_prompts=prompts)
 

@@ -61,6 +61,8 @@ def evaluate(
     checkpoints = [one.selector(verifier) for one in runs for verifier in one.verifiers]
     times = LatencyProfile.load(profile) if profile else runs[0].profile
     own = RootDataset.load(data)
+    for one in runs:
+        one.check_data(own.manifest)
     if test_data:
         rows = evaluate_selectors(checkpoints, RootDataset.load(test_data), times, evaluate, out, training=own)
     else:

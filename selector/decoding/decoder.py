@@ -110,6 +110,8 @@ class Decoder:
         that did not pay in training gives way to its best static tree, which the decoder's `policy` says.
         """
         chosen: Policy
+        if profile is not None:
+            profile.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
         if (tree := fixed_tree(head)) is not None:
             chosen = FixedPolicy(tree)
         else:

@@ -74,6 +74,7 @@ def evaluate(
     """
     folder = Path(folder)
     claim_folder("out", folder)
+    profile.check_pair(dataset.manifest.target_fingerprint, dataset.manifest.draft_fingerprint)
     for checkpoint in checkpoints:
         check_fit(checkpoint, dataset)
     train, test = split(dataset, test_prompts, training)
@@ -87,6 +88,7 @@ def evaluate(
         temporary.mkdir()
         write_json(temporary / "metrics.json", rows)
         write_json(temporary / "study.json", study_rows(results))
+        write_json(temporary / "selectors.json", [checkpoint.identity for checkpoint in checkpoints])
         write_text(temporary / "report.html", html)
         with styled():
             save_png(overview_chart(combinations(rows)), temporary / "overview.png")

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
-from selector.artifacts import atomic_write, claim_folder, load_tensors, write_json, write_text
+from selector.artifacts import (
+    atomic_write,
+    claim_folder,
+    content_hash,
+    load_tensors,
+    refuse_other_pair,
+    write_json,
+    write_text,
+)
 from selector.errors import UserError, first_line
 from selector.features import HIDDEN, SCALARS, RootFeatures
 from selector.latency import LatencyProfile, latency_scalars
@@ -90,6 +98,11 @@ class SelectorCheckpoint:
         return LatencyProfile.from_dict(self.config.profile)
 
     @property
+    def identity(self) -> str:
+        """SHA-256 of the configuration: pair, data, training, and the revision that trained it."""
+        return content_hash(asdict(self.config))
+
+    @property
     def best_static(self) -> Expansion:
         return Expansion(*self.config.best_static)
 
@@ -135,14 +148,8 @@ class SelectorCheckpoint:
 
     def check_pair(self, target_fingerprint: str, draft_fingerprint: str) -> None:
         """Refuse another pair than the one of training."""
-        pairs = {"target": target_fingerprint, "draft": draft_fingerprint}
-        for name, given in pairs.items():
-            expected = getattr(self.config, f"{name}_fingerprint")
-            if given != expected:
-                raise UserError(
-                    f"checkpoint is made for another {name} model (fingerprint {expected}, not {given}): "
-                    f"give the {name} that it was trained with, or train a selector for this pair."
-                )
+        stored = {"target": self.config.target_fingerprint, "draft": self.config.draft_fingerprint}
+        refuse_other_pair("checkpoint", stored, target_fingerprint, draft_fingerprint)
 
     def save(self, folder: Path | str, card: str) -> None:
         """Write the folder, `card` as its README.md; it must not exist yet, or be empty."""

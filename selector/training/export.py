@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def export(run_folder: Path | str, out_folder: Path | str, metrics: Path | None 
     """
     run, out = RunFolder(Path(run_folder)), Path(out_folder)
     selectors = {verifier: run.selector(verifier) for verifier in run.verifiers}
-    rows = _metric_rows(metrics) if metrics else None
+    rows = _metric_rows(metrics, list(selectors.values())) if metrics else None
     cards = {verifier: model_card(selector.config, rows) for verifier, selector in selectors.items()}
     with sole_writer("out", out):
         there = {verifier for verifier, selector in selectors.items() if _is_exported(selector, out / verifier)}
@@ -86,8 +87,21 @@ def _is_exported(selector: SelectorCheckpoint, folder: Path) -> bool:
     return (folder / "config.json").exists() and SelectorCheckpoint.load(folder).config == selector.config
 
 
-def _metric_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a `metrics.json`, each with all that a card shows."""
+def _metric_rows(path: Path, selectors: Sequence[SelectorCheckpoint]) -> list[dict[str, Any]]:
+    """The rows of a `metrics.json`, each with all that a card shows; a UserError for those of another run.
+
+    Which selectors they are of stands beside them in `selectors.json`; an earlier version wrote none.
+    """
+    measured = path.with_name("selectors.json")
+    if measured.exists():
+        known = read_json(measured, METRICS_REMEDY)
+        for selector in selectors:
+            if selector.identity not in known:
+                config = selector.config
+                raise UserError(
+                    f"metrics '{path}' are of other selectors than {config.verifier} of this run (target "
+                    f"{config.target_fingerprint}, draft {config.draft_fingerprint}): {METRICS_REMEDY} of this run."
+                )
     rows = read_json(path, METRICS_REMEDY)
     if not isinstance(rows, list):
         raise UserError(f"metrics '{path}' is not a list of rows: {METRICS_REMEDY}.")

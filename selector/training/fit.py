@@ -73,6 +73,7 @@ def train(
     check_config(config)
     dataset = RootDataset.load(dataset_folder)
     check_config(config, dataset.manifest)
+    profile.check_pair(dataset.manifest.target_fingerprint, dataset.manifest.draft_fingerprint)
     with sole_writer("out", Path(run_folder)) if _leads() else nullcontext():
         run = open_run(Path(run_folder), config, dataset.manifest, profile, split_prompts(dataset, config))
         _train_left(run, dataset, profile, config, console)

@@ -78,6 +78,14 @@ class RunFolder:
     def profile(self) -> LatencyProfile:
         return LatencyProfile.load(self.path / "profile.json")
 
+    def check_data(self, manifest: Manifest) -> None:
+        """Refuse another data set than that of training."""
+        if manifest.hash() != self.info.data_hash:
+            raise UserError(
+                f"data is of another run (hash {manifest.hash()[:16]}, and '{self.path}' was trained on "
+                f"{self.info.data_hash[:16]}): give the data set of the run, or another one as test data."
+            )
+
     def is_done(self, verifier: str) -> bool:
         return (self.selector_folder(verifier) / "config.json").exists()
 

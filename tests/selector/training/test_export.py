@@ -86,3 +86,30 @@ def test_bad_figures_are_refused_and_nothing_is_written(finished, tmp_path, rows
     with pytest.raises(UserError, match=word):
         export(finished[0].path, tmp_path / "out", tmp_path / "metrics.json")
     assert not (tmp_path / "out").exists()
+
+
+def test_figures_of_another_run_are_refused(finished, tmp_path):
+    """`ddte evaluate` says beside them which selectors they are of."""
+    run, _ = finished
+    row = {"verifier": "naive", "policy": "selector", "metric": "ratio_to_plain", "value": 1.3, "low": 1.2, "high": 1.4,
+           "n_prompts": 4}  # fmt: skip
+    (tmp_path / "metrics.json").write_text(json.dumps([row]))
+    (tmp_path / "selectors.json").write_text(json.dumps(["0" * 64]))
+    with pytest.raises(UserError, match=r"are of other selectors than naive of this run \(target t1, draft d1\)"):
+        export(run.path, tmp_path / "out", tmp_path / "metrics.json")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "selectors.json").write_text(json.dumps([run.selector("naive").identity]))
+    export(run.path, tmp_path / "out", tmp_path / "metrics.json")
+
+
+def test_data_and_pass_times_of_another_pair_or_run_are_refused(finished, tmp_path):
+    run, dataset = finished
+    write_dataset(tmp_path / "data", prompts=12, roots=2)
+    run.check_data(dataset.manifest)
+    with pytest.raises(UserError, match="data is of another run"):
+        run.check_data(replace(dataset.manifest, seed=9))
+    for name in ("target", "draft"):
+        other = replace(run.profile, machine={"target": "t1", "draft": "d1"} | {name: "other"})
+        with pytest.raises(UserError, match=rf"profile is made for another {name} model \(fingerprint other, not"):
+            train(tmp_path / "data", other, CONFIG, tmp_path / "run", Console(file=io.StringIO()))
+    assert not (tmp_path / "run").exists()

@@ -298,6 +298,10 @@ class DistillConfig:
 
     Attributes:
         layers: indices of the target's layers that the draft starts from, the first being 0.
+        reads: what the draft reads beside its own layers' inputs: `tokens` alone, or also the hidden state of the
+            `target` before each token (the idea of EAGLE, arXiv 2401.15077).
+        depths: passes that a draft which reads the target is trained on: its laws of the first, second, .. token
+            since the target's pass.
         head_tokens: size of the draft's head (the target's most frequent tokens); 0 keeps the whole head.
         token_budget: sampled training tokens.
         holdout_tokens: at least so many sampled tokens (whole batches) are kept from training, to measure on.
@@ -313,6 +317,8 @@ class DistillConfig:
     """
 
     layers: list[int] = field(default_factory=lambda: [0, 29])
+    reads: Literal["tokens", "target"] = "tokens"
+    depths: int = 2
     head_tokens: int = 8192
     token_budget: int = 1_000_000
     holdout_tokens: int = 20_000
@@ -327,7 +333,7 @@ class DistillConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        names = ("token_budget", "sampling_batch", "new_tokens", "top_tokens", "epochs", "batch_size")
+        names = ("depths", "token_budget", "sampling_batch", "new_tokens", "top_tokens", "epochs", "batch_size")
         _check_least("distill", self, 1, *names)
         _check_least("distill", self, 0, "head_tokens", "holdout_tokens", "total_variation_epochs", "seed")
         _check_positive("distill", self, "learning_rate")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import mean, stdev
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from data_gen.distillation.openings import Opening
-from data_gen.distillation.sampling import encode_openings, sample_batch
+from data_gen.distillation.batch_passes import BatchPasses
+from data_gen.distillation.sampling import Turns, sample_batch
+from data_gen.distillation.shards import before, row_batch
+from data_gen.distillation.unrolled import unrolled_logits
 from selector.distributions import Sampling, warp
+from selector.engine.huggingface import end_tokens
+from selector.engine.prompts import encode_chat
 
 Interval = tuple[float, float]
 
@@ -23,29 +28,31 @@ def acceptance_per_prompt(
     prompts: list[str],
     sampling: Sampling,
     *,
+    depths: int = 1,
     new_tokens: int = 96,
     seed: int = 0,
-) -> list[float]:
-    """Mean acceptance rate over one sampled answer to each prompt, both laws warped with `sampling`."""
-    openings: list[Opening] = [(prompt, True) for prompt in prompts]
-    end_of_turn, end_token = str(tokenizer.eos_token), tokenizer.eos_token_id
-    assert isinstance(end_token, int)
+) -> list[list[float]]:
+    """Mean acceptance rates by depth over one sampled answer to each prompt, both laws warped with `sampling`.
+
+    At depth `k` the draft has drafted the `k - 1` tokens before; one that reads tokens alone has one rate for all.
+    """
+    encoded = [encode_chat(tokenizer, [{"role": "user", "content": prompt}]) for prompt in prompts]
     batch = sample_batch(
-        target, encode_openings(tokenizer, openings, end_of_turn), torch.ones(len(prompts), dtype=torch.bool),
+        BatchPasses(target), encoded, torch.ones(len(prompts), dtype=torch.bool),
         torch.tensor([[sampling.temperature, sampling.top_p]] * len(prompts)), new_tokens=new_tokens, top_tokens=1,
-        end_token=end_token, generator=torch.Generator().manual_seed(seed),
+        turns=Turns((), end_tokens(target, tokenizer)), generator=torch.Generator(target.device).manual_seed(seed),
     )  # fmt: skip
+    batch["tasks"] = torch.zeros(len(prompts), dtype=torch.long)
     rates = []
-    width = batch["prompt_mask"].shape[1]
-    for row, prompt_mask, alive in zip(batch["tokens"], batch["prompt_mask"], batch["loss_mask"], strict=True):
-        skip, length = int((~prompt_mask).sum()), int(alive.sum())
-        tokens = row[None, skip : width + length - 1].long()
-        laws: list[torch.Tensor] = []
-        for model, support in ((target, None), (draft, head_tokens)):
-            hidden = model.base_model(tokens, use_cache=False).last_hidden_state[0, -length:]
-            law = warp(model.lm_head(hidden), sampling)
-            laws.append(law if support is None else torch.zeros(length, laws[0].shape[1]).index_copy(1, support, law))
-        rates.append(float(torch.minimum(*laws).sum(-1).mean()))
+    for row in range(len(prompts)):
+        one = row_batch(batch, torch.tensor([row]))
+        hidden = target.base_model(one.tokens.to(target.device), use_cache=False).last_hidden_state
+        one = replace(one, states=before(hidden, one.mask))
+        law = warp(target.lm_head(hidden[0, one.start :]), sampling)
+        if head_tokens is not None:
+            law = law[:, head_tokens.to(law.device)]
+        drafted = [warp(logits, sampling) for logits in unrolled_logits(draft, one, depths)]
+        rates.append([float(torch.minimum(law, own).sum(-1).mean()) for own in drafted])
     return rates
 
 

@@ -1,6 +1,6 @@
 """Openings of chats from which a target model writes its own training text.
 
-Every opening is `(user_text, complete)`. A complete one is a whole user turn and the target writes the
+A complete opening is a whole user turn and the target writes the
 answer; an incomplete one is the first words of a user turn, which the target continues before it answers
 itself. Slots are filled from small word lists, so there are many more openings than lines here.
 """
@@ -8,8 +8,16 @@ itself. Slots are filled from small word lists, so there are many more openings 
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
-Opening = tuple[str, bool]
+
+class Opening(NamedTuple):
+    """`text` of a user turn; the target continues it first where it is not `complete`."""
+
+    text: str
+    complete: bool
+    task: str
+
 
 BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
 
@@ -160,6 +168,8 @@ INCOMPLETE: dict[str, list[str]] = {
     "general": ["", "", "", "What", "How", "Explain", "Summarize", "Why", "Can you", "I", "Give me"],
 }  # fmt: skip
 
+TASKS = sorted(COMPLETE)
+
 
 class _Slots(dict[str, str]):
     """Fills a template's slots with random words; `{n}`, `{m}`, `{k}` are numbers."""
@@ -178,13 +188,12 @@ class _Slots(dict[str, str]):
 def sample_openings(count: int, seed: int, complete_share: float = 0.45) -> list[Opening]:
     """Draw `count` openings, all tasks equally often; the same seed gives the same list."""
     rng = random.Random(seed)
-    tasks = sorted(COMPLETE)
     openings = []
     for index in range(count):
-        task = tasks[index % len(tasks)]
+        task = TASKS[index % len(TASKS)]
         complete = rng.random() < complete_share
         template = rng.choice((COMPLETE if complete else INCOMPLETE)[task])
-        openings.append((_fill(template, rng), complete))
+        openings.append(Opening(_fill(template, rng), complete, task))
     rng.shuffle(openings)
     return openings
 

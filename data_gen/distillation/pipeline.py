@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from data_gen.distillation.acceptance import acceptance_per_prompt, with_interva
 from data_gen.distillation.sampling import sample_shards
 from data_gen.distillation.settings import check_target
 from data_gen.distillation.shards import frequent_tokens
-from data_gen.distillation.training import DraftTraining
+from data_gen.distillation.training import DEPTHS, TEMPERATURES, DraftTraining
 from data_gen.prompts.prompts import load_prompts
 from selector.artifacts import (
     as_json,
@@ -32,7 +33,7 @@ from selector.distributions import Sampling
 from selector.engine.early_exit import build_early_exit, load_draft, save_draft
 from selector.engine.huggingface import load_target
 
-TEMPERATURES = (0.2, 0.6, 1.0)
+READS = {"tokens": "", "target": ", which reads the target's last hidden state before each token beside the token"}
 console = Console()
 
 
@@ -52,16 +53,15 @@ def _distill(config: Config, folder: Path, work: Path) -> None:
     _claim(work, config)
     held_out_shards, training_shards = hold_out(_sample(target, tokenizer, config, work), settings.holdout_tokens)
     head_tokens = frequent_tokens(training_shards, vocab_size, settings.head_tokens or vocab_size)
-    draft = build_early_exit(target.float(), settings.layers, head_tokens)  # type: ignore[no-untyped-call]
-    training = DraftTraining(draft, head_tokens, training_shards, settings)
+    draft = build_early_exit(target.float(), settings.layers, head_tokens, settings.reads)  # type: ignore[no-untyped-call]
+    training = DraftTraining(draft, head_tokens, training_shards, settings, held_out_shards)
     with _progress("Training") as progress:
         task = progress.add_task("training", total=training.total_shards, completed=training.done_shards)
         training.run(work / "training.pt", lambda row: _log(work, row, progress, task, training))
-    held_out = training.acceptance(held_out_shards, TEMPERATURES)
     info = {"head_tokens": len(head_tokens), "target": config.pair.target, "distill": as_json(settings)}
     with atomic_write(folder) as temporary:  # measuring takes minutes: a draft without its card is none
         save_draft(draft, temporary, layers=settings.layers, head_tokens=head_tokens, info=info)
-        write_card(temporary, config, held_out)
+        write_card(temporary, config, training.acceptance(held_out_shards))
 
 
 def hold_out(shards: list[tuple[Path, int]], tokens: int) -> tuple[list[Path], list[Path]]:
@@ -92,7 +92,7 @@ def _sample(
     """The shards with how many tokens each has."""
     settings = config.distill
     budget = settings.token_budget + settings.holdout_tokens
-    size = budget * settings.top_tokens * 6 / 1e6
+    size = budget * (settings.top_tokens * 6 + target.config.hidden_size * 2) / 1e6
     console.print(f"Sampling {budget:,} tokens from the target: about {size:,.0f} MB in {work}.")
     shards = []
     with _progress("Sampling") as progress:
@@ -100,18 +100,21 @@ def _sample(
         for path, count in sample_shards(
             target, tokenizer, work, token_budget=budget, batch_size=settings.sampling_batch,
             new_tokens=settings.new_tokens, top_tokens=settings.top_tokens, settings=settings.settings,
-            end_of_turn=str(tokenizer.eos_token), seed=settings.seed,
+            seed=settings.seed,
         ):  # fmt: skip
             shards.append((path, count))
             progress.advance(task, count)
     return shards
 
 
-def _log(work: Path, row: dict[str, float], progress: Progress, task: Any, training: DraftTraining) -> None:
+def _log(work: Path, row: dict[str, Any], progress: Progress, task: Any, training: DraftTraining) -> None:
+    """One line of `training.jsonl`; what is measured after an epoch is printed, too."""
     with (work / "training.jsonl").open("a") as log:
         log.write(json.dumps(row) + "\n")
     description = f"epoch {row['epoch']:.0f}, loss {row['loss']:.3f}"
     progress.update(task, completed=training.done_shards, description=description)
+    if row.get("acceptance"):
+        console.print(f"After epoch {row['epoch']}, {held_out_sentence(row['acceptance'])}")
 
 
 def _progress(title: str) -> Progress:
@@ -122,7 +125,7 @@ def _progress(title: str) -> Progress:
 
 
 def measure_draft(folder: Path, config: Config) -> list[dict[str, Any]]:
-    """Acceptance rate by task and temperature on the prompts of the configuration, with intervals over prompts."""
+    """Acceptance rate by depth, temperature and task on the prompts of the configuration, with intervals over them."""
     target, tokenizer = load_target(config.pair)
     draft, head_tokens = load_draft(folder, target)
     prompts = load_prompts(config.generate.prompts, config.generate.prompts_per_task)
@@ -131,48 +134,53 @@ def measure_draft(folder: Path, config: Config) -> list[dict[str, Any]]:
         for task in sorted({prompt.task for prompt in prompts}):
             texts = [prompt.messages[-1]["content"] for prompt in prompts if prompt.task == task]
             sampling = Sampling(temperature)
-            rates = acceptance_per_prompt(target, draft, tokenizer, head_tokens, texts, sampling)
-            rate, half = with_interval(rates)
-            row = {"temperature": temperature, "task": task, "acceptance": rate, "half_width": half}
-            rows.append(row | {"prompts": len(rates)})
+            rates = acceptance_per_prompt(target, draft, tokenizer, head_tokens, texts, sampling, depths=DEPTHS)
+            for depth, values in enumerate(zip(*rates, strict=True), 1):
+                rate, half = with_interval(list(values))
+                row = {"temperature": temperature, "task": task, "depth": depth, "acceptance": rate}
+                rows.append(row | {"half_width": half, "prompts": len(values)})
     return rows
 
 
-def write_card(folder: Path, config: Config, held_out: dict[float, float] | None = None) -> None:
+def write_card(folder: Path, config: Config, held_out: Sequence[dict[str, Any]] = ()) -> None:
     """Measure the draft and write `acceptance.json` and the model card `README.md` into its folder.
 
-    `held_out`: acceptance rate by temperature on the sampled text that was kept from training.
+    `held_out`: rows of `DraftTraining.acceptance` on the sampled text that was kept from training.
     """
     rows = measure_draft(folder, config)
     write_json(folder / "acceptance.json", rows)
-    table = Table("temperature", "task", "acceptance rate", "prompts")
-    lines = ["| temperature | task | acceptance rate | prompts |", "| --- | --- | --- | --- |"]
+    table = Table("temperature", "task", "depth", "acceptance rate", "prompts")
+    lines = ["| temperature | task | depth | acceptance rate | prompts |", "| --- | --- | --- | --- | --- |"]
     for row in rows:
         rate = f"{row['acceptance']:.3f} ± {row['half_width']:.3f}"
-        cells = (str(row["temperature"]), row["task"], rate, str(row["prompts"]))
+        cells = (str(row["temperature"]), row["task"], str(row["depth"]), rate, str(row["prompts"]))
         table.add_row(*cells)
         lines.append(f"| {' | '.join(cells)} |")
     console.print(table)
-    write_text(folder / "README.md", _card(config, "\n".join(lines) + _held_out_sentence(held_out or {})))
+    sentence = f"\n\nIn training, {held_out_sentence(held_out)}" if held_out else ""
+    write_text(folder / "README.md", _card(config, "\n".join(lines) + sentence))
 
 
-def _held_out_sentence(rates: dict[float, float]) -> str:
-    if not rates:
-        return ""
-    figures = ", ".join(f"{rate:.3f} at temperature {temperature}" for temperature, rate in rates.items())
-    console.print(f"Acceptance rate on held-out sampled text: {figures}.")
-    return f"\n\nOn sampled text that was kept from training, over the target's stored top tokens: {figures}."
+def held_out_sentence(rows: Sequence[dict[str, Any]]) -> str:
+    """The acceptance rates by depth and temperature over all tasks."""
+    figures = []
+    for depth, temperature in sorted({(row["depth"], row["temperature"]) for row in rows}):
+        own = [row for row in rows if (row["depth"], row["temperature"]) == (depth, temperature)]
+        rate = sum(row["acceptance"] * row["tokens"] for row in own) / sum(row["tokens"] for row in own)
+        figures.append(f"{rate:.3f} at depth {depth} and temperature {temperature}")
+    return f"acceptance rate on held-out sampled text: {', '.join(figures)}."
 
 
 def _card(config: Config, table: str) -> str:
     settings = config.distill
     return f"""# Early-exit draft of `{config.pair.target}`
 
-Layers {settings.layers} of the target, fitted to its next-token laws on {settings.token_budget:,} tokens that it
-sampled itself. Embedding and head are the target's own; the head is reduced to {settings.head_tokens or "all"} tokens.
+A draft of layers {settings.layers} of the target{READS[settings.reads]}.
+It is fitted to the target's next-token laws on {settings.token_budget:,} tokens that the target sampled itself.
+Embedding and head are the target's own; the head is reduced to {settings.head_tokens or "all"} tokens.
 
 Mean acceptance rate `sum min(target, draft)` over sampled answers, both laws at the same temperature, with
-95% intervals over prompts:
+95% intervals over prompts; at depth `k` the draft has drafted the `k - 1` tokens before:
 
 {table}
 """

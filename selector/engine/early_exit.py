@@ -24,11 +24,16 @@ from selector.errors import UserError, first_line
 
 SCHEMA = 1
 KIND = "early_exit"
+READS = ("tokens", "target")
 SCALE = ".scale"
 
 
-def build_early_exit(target: PreTrainedModel, layers: list[int], head_tokens: Tensor | None) -> PreTrainedModel:
+def build_early_exit(
+    target: PreTrainedModel, layers: list[int], head_tokens: Tensor | None, reads: str = "tokens"
+) -> PreTrainedModel:
     """A causal LM of the target's class with copies of `layers` and the head's rows of `head_tokens`.
+
+    One that `reads` the `target` gets a `fuse` in its base model, see `Fuse`.
 
     The embedding is the target's own parameter. `head_tokens [columns]`: ids in ascending order, or None for
     the whole head. Raises UserError when a layer does not exist.
@@ -52,7 +57,34 @@ def build_early_exit(target: PreTrainedModel, layers: list[int], head_tokens: Te
         copied.self_attn.layer_idx = position
         base.layers[position] = copied
     draft.lm_head = _reduced_head(target, head_tokens)
+    if reads == "target":
+        base.fuse = Fuse(base.embed_tokens.weight, base.norm.weight)
     return draft
+
+
+class Fuse(nn.Module):
+    """The first layer's input of a draft that reads the target: a token's embedding and the hidden state before it.
+
+    After EAGLE (arXiv 2401.15077, section 4): one `2d -> d` matrix. Both parts are brought to one size first; the
+    matrix starts as their sum in the sizes that the target gives them.
+    """
+
+    def __init__(self, embedding: Tensor, norm: Tensor) -> None:
+        """`embedding [vocab, d]`, `norm [d]`: the weights of the target's embedding and of its final norm."""
+        super().__init__()
+        one = torch.eye(embedding.shape[1], dtype=embedding.dtype, device=embedding.device)
+        sizes = (float(weight.detach().float().pow(2).mean().sqrt()) for weight in (embedding, norm))
+        self.weight = nn.Parameter(torch.cat([one * size for size in sizes], 1))
+
+    def forward(self, embedded: Tensor, states: Tensor) -> Tensor:
+        """`embedded`, `states [.., d] -> [.., d]`."""
+        parts = [nn.functional.rms_norm(part, part.shape[-1:]) for part in (embedded, states.to(embedded.dtype))]
+        return nn.functional.linear(torch.cat(parts, -1), self.weight)
+
+
+def reads_target(draft: PreTrainedModel) -> bool:
+    """Whether a draft reads the target's hidden states."""
+    return hasattr(draft.base_model, "fuse")
 
 
 def _reduced_head(target: PreTrainedModel, head_tokens: Tensor | None) -> nn.Module:
@@ -69,7 +101,8 @@ def trained_parameters(draft: PreTrainedModel) -> dict[str, nn.Parameter]:
     """What a draft folder stores: the layers and the final norm, by name."""
     base: Any = draft.base_model
     names = {f"layers.{name}": parameter for name, parameter in base.layers.named_parameters()}
-    return names | {f"norm.{name}": parameter for name, parameter in base.norm.named_parameters()}
+    names |= {f"norm.{name}": parameter for name, parameter in base.norm.named_parameters()}
+    return names | ({"fuse.weight": base.fuse.weight} if reads_target(draft) else {})
 
 
 def save_draft(
@@ -79,6 +112,7 @@ def save_draft(
 
     Rounding costs no losslessness: the draft's law is whatever the loaded draft computes.
     """
+    reads = "target" if reads_target(draft) else "tokens"
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
     for name, parameter in trained_parameters(draft).items():
@@ -87,7 +121,7 @@ def save_draft(
         tensors["head_tokens"] = head_tokens.to(torch.int32)
     with atomic_write(folder / "model.safetensors") as temporary:
         save_file(tensors, temporary)
-    write_json(folder / "config.json", {"schema": SCHEMA, "kind": KIND, "layers": layers, **info})
+    write_json(folder / "config.json", {"schema": SCHEMA, "kind": KIND, "layers": layers, "reads": reads} | info)
 
 
 def _pack(name: str, value: Tensor) -> dict[str, Tensor]:
@@ -135,6 +169,9 @@ def load_draft(folder: Path, target: PreTrainedModel) -> tuple[PreTrainedModel, 
     layers = config.get("layers")
     if not isinstance(layers, list) or any(type(layer) is not int for layer in layers):
         raise UserError(f"draft {str(folder)!r} has layers {layers!r} in config.json, not a list: distill it again.")
+    reads = config.get("reads", "tokens")
+    if reads not in READS:
+        raise UserError(f"draft {str(folder)!r} reads {reads!r}, not one of {', '.join(READS)}: distill it again.")
     try:
         tensors = load_tensors(folder / "model.safetensors")
     except (OSError, SafetensorError, ValueError) as error:
@@ -145,7 +182,7 @@ def load_draft(folder: Path, target: PreTrainedModel) -> tuple[PreTrainedModel, 
     if head_tokens is not None:
         _check_head_tokens(head_tokens, folder, target.config.vocab_size)
     tensors = _unpack(tensors)
-    draft = build_early_exit(target, layers, head_tokens)
+    draft = build_early_exit(target, layers, head_tokens, reads)
     own = trained_parameters(draft)
     if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in tensors.items()}:
         raise UserError(

@@ -8,6 +8,7 @@ from typing import Any
 
 from selector.errors import UserError, first_line
 
+MARK = "\N{REPLACEMENT CHARACTER}"  # stands at the end of an open turn while it is rendered
 NO_TEMPLATE = (
     "the tokenizer has no chat template: prompts are encoded as plain text, their turns joined by blank lines."
 )
@@ -29,21 +30,47 @@ def encode_chat(
     if chat_template and not tokenizer.chat_template:
         warnings.warn(NO_TEMPLATE, stacklevel=1)
         chat_template = False
-    if not any(contents):
+    if not any(contents) and not open_turn:
         raise UserError("prompt is '': give at least one character.")
     tokens = _templated(tokenizer, messages, open_turn) if chat_template else tokenizer("\n\n".join(contents)).input_ids
-    if not tokens:
+    if not tokens and not open_turn:
         raise UserError(f"prompt is {contents[-1][:40]!r}, which has no tokens: give it a text.")
     return [int(token) for token in tokens]
 
 
+def closing_tokens(tokenizer: Any) -> list[int]:
+    """How the template ends a user's turn: its tokens up to the first special one, all of them where none is.
+
+    Empty for a tokenizer without a template.
+    """
+    if not tokenizer.chat_template:
+        return []
+    rendered = _rendered(tokenizer, [{"role": "user", "content": MARK}], add_generation_prompt=True)
+    tokens = [int(token) for token in tokenizer(rendered.rpartition(MARK)[2], add_special_tokens=False).input_ids]
+    special = set(tokenizer.all_special_ids)
+    return tokens[: next((place + 1 for place, token in enumerate(tokens) if token in special), len(tokens))]
+
+
 def _templated(tokenizer: Any, messages: Sequence[Mapping[str, str]], open_turn: bool) -> Any:
-    kind = {"continue_final_message": True} if open_turn else {"add_generation_prompt": True}
+    """An open turn is cut where its text ends, whatever the template writes there or whether it strips the text."""
+    if open_turn:
+        *before, last = messages
+        marked = [*before, {**last, "content": last["content"] + MARK}]
+        text = _rendered(tokenizer, marked, add_generation_prompt=False).rpartition(MARK)[0]
+    else:
+        text = _rendered(tokenizer, messages, add_generation_prompt=True)
+    return tokenizer(text, add_special_tokens=False).input_ids
+
+
+def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> str:
     try:
-        text = tokenizer.apply_chat_template([dict(message) for message in messages], tokenize=False, **kind)
+        return str(
+            tokenizer.apply_chat_template(
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=add_generation_prompt
+            )
+        )
     except Exception as error:  # whatever a template raises: it is a program that came with the tokenizer
         raise UserError(
             f"prompt is refused by the tokenizer's chat template ({first_line(error)}): give turns that the template "
             "takes, or set chat_template to false."
         ) from None
-    return tokenizer(text, add_special_tokens=False).input_ids

@@ -30,7 +30,7 @@ def grouped_attention(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """`query [1, heads, rows, d]`, `key`, `value [1, groups, cached, d]`; returns `[1, rows, heads, d]`.
+    """`query [batch, heads, rows, d]`, `key`, `value [batch, groups, cached, d]`; returns `[batch, rows, heads, d]`.
 
     Without a mask there must be one row, which sees everything. Whatever else a model asks of its attention
     (soft caps, sinks, position biases) goes to transformers' own function.
@@ -41,17 +41,17 @@ def grouped_attention(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )
         return result
-    _, heads, rows, width = query.shape
+    batch, heads, rows, width = query.shape
     groups, cached = key.shape[1], key.shape[2]
-    packed = query.reshape(1, groups, -1, width)
+    packed = query.reshape(batch, groups, -1, width)
     if attention_mask is None:
         output = nn.functional.scaled_dot_product_attention(packed, key, value, scale=scaling)
     else:
         weights = torch.matmul(packed, key.transpose(2, 3)).mul_(width**-0.5 if scaling is None else scaling)
-        weights.view(1, heads, rows, cached).add_(attention_mask)
+        weights.view(batch, heads, rows, cached).add_(attention_mask)
         weights = torch.softmax(weights, -1, dtype=torch.float32).to(value.dtype)
         output = torch.matmul(weights, value)
-    return output.reshape(1, heads, rows, -1).transpose(1, 2).contiguous(), None
+    return output.reshape(batch, heads, rows, -1).transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(NAME, grouped_attention)

@@ -10,12 +10,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from data_gen.distillation.batch_passes import BatchPasses
+from data_gen.distillation.losses import cross_entropy, rejection_rate
 from data_gen.distillation.openings import sample_openings
 from data_gen.distillation.pipeline import distill, hold_out
-from data_gen.distillation.sampling import draw, sample_batch
+from data_gen.distillation.sampling import Turns, draw, sample_batch
 from data_gen.distillation.settings import check_target
 from data_gen.distillation.shards import frequent_tokens, shard_batches
-from data_gen.distillation.training import DraftTraining, cross_entropy, draft_logits, rejection_rate
+from data_gen.distillation.training import DraftTraining
+from data_gen.distillation.unrolled import unrolled_logits
 from selector.config import DistillConfig, PairConfig
 from selector.engine.early_exit import build_early_exit, trained_parameters
 from selector.errors import UserError
@@ -27,11 +30,12 @@ END = 63
 
 
 def sampled(seed: int, top_tokens: int = 64, new_tokens: int = 12) -> dict[str, torch.Tensor]:
-    return sample_batch(
-        tiny_llama(layers=3, scale=1.0), PROMPTS, torch.tensor([True, True, False, True]),
+    batch = sample_batch(
+        BatchPasses(tiny_llama(layers=3, scale=1.0)), PROMPTS, torch.tensor([True, True, False, True]),
         torch.tensor([[0.2, 1.0], [1.0, 1.0], [1.2, 1.0], [1.0, 0.9]]), new_tokens=new_tokens, top_tokens=top_tokens,
-        end_token=END, generator=torch.Generator().manual_seed(seed),
+        turns=Turns((END,), (END,)), generator=torch.Generator().manual_seed(seed),
     )  # fmt: skip
+    return batch | {"tasks": torch.arange(len(PROMPTS))}
 
 
 @pytest.fixture
@@ -55,13 +59,14 @@ def test_openings_are_reproducible_and_filled() -> None:
     openings = sample_openings(600, 3)
     assert openings == sample_openings(600, 3)
     assert openings != sample_openings(600, 4)
-    assert len({text for text, _ in openings}) > 300
-    assert not any(slot in text for text, _ in openings for slot in ("{name}", "{thing}", "{language}", "{k}"))
+    assert len({opening.text for opening in openings}) > 300
+    assert not any(slot in opening.text for opening in openings for slot in ("{name}", "{thing}", "{language}", "{k}"))
 
 
-def test_recorded_laws_are_the_models_own() -> None:
-    """Batched, left-padded sampling over a static cache records what a plain pass over each row gives."""
-    batch = sampled(0)
+@pytest.mark.parametrize("new_tokens", [12, 80])  # 80: room is made twice, and rows have left
+def test_recorded_laws_are_the_models_own(new_tokens: int) -> None:
+    """Batched, left-padded sampling records what a plain pass over each row gives, hidden states included."""
+    batch = sampled(0, new_tokens=new_tokens)
     model = tiny_llama(layers=3, scale=1.0)
     width = batch["prompt_mask"].shape[1]
     for row in range(len(PROMPTS)):
@@ -70,23 +75,27 @@ def test_recorded_laws_are_the_models_own() -> None:
         law = model(tokens[None]).logits[0, len(PROMPTS[row]) - 1 : -1].log_softmax(-1)
         ids, logprobs = batch["top_ids"][row, :count].long(), batch["top_logprobs"][row, :count].float()
         torch.testing.assert_close(logprobs, law.gather(1, ids), atol=5e-3, rtol=2e-3)
+        hidden = model.base_model(tokens[None, :-1]).last_hidden_state[0]
+        states = batch["states"][row, width - len(PROMPTS[row]) : width + count - 1].float()
+        torch.testing.assert_close(states, hidden, atol=0.02, rtol=0.01)
 
 
 def test_batches_align_laws_with_positions(shards: list[Path]) -> None:
     """The target itself, as its own draft, has no rejections at temperature 1."""
     model = tiny_llama(layers=3, scale=1.0)
     for batch in shard_batches(shards[0], 3, None):
-        logits = draft_logits(model, batch)
+        (logits,) = unrolled_logits(model, batch, 1)
         columns, top = batch.top_ids[batch.loss_mask], batch.top_logprobs[batch.loss_mask]
         assert float(rejection_rate(logits, columns, top, torch.ones(len(logits)))) < 5e-3
 
 
 def test_draw_follows_temperature_and_nucleus() -> None:
     logits = torch.tensor([[2.0, 1.0, 0.0]]).repeat(20_000, 1)
-    tokens = draw(logits, torch.full((20_000,), 0.5), torch.ones(20_000), torch.Generator().manual_seed(0))
+    settings = torch.tensor([[0.5, 1.0]]).repeat(20_000, 1)
+    tokens = draw(logits, settings, torch.Generator().manual_seed(0))
     shares = tokens.bincount(minlength=3) / 20_000
     torch.testing.assert_close(shares, (logits[0] / 0.5).softmax(-1), atol=0.01, rtol=0.0)
-    nucleus = draw(logits, torch.ones(20_000), torch.full((20_000,), 0.7), torch.Generator().manual_seed(0))
+    nucleus = draw(logits, torch.tensor([[1.0, 0.7]]).repeat(20_000, 1), torch.Generator().manual_seed(0))
     assert set(nucleus.tolist()) == {0, 1}
 
 
@@ -96,7 +105,7 @@ def test_losses_on_known_laws() -> None:
     one = torch.ones(1)
     assert float(rejection_rate(draft.log(), columns, target.log(), one)) == pytest.approx(0.3)
     expected = -(target * draft.log()).sum()
-    assert float(cross_entropy(draft.log(), columns, target.log())) == pytest.approx(float(expected))
+    assert float(cross_entropy(draft.log(), columns, target.log(), one)) == pytest.approx(float(expected))
     assert float(rejection_rate(draft.log(), torch.tensor([[0, 1, -1]]), target.log(), one)) == pytest.approx(0.5)
 
 
@@ -136,7 +145,7 @@ def test_training_fits_and_resumes(shards: list[Path], tmp_path: Path) -> None:
 
 def _acceptance(run: DraftTraining, batch: object) -> float:
     with torch.no_grad():
-        logits = draft_logits(run.draft, batch)
+        (logits,) = unrolled_logits(run.draft, batch, 1)
     columns = run.columns[batch.top_ids[batch.loss_mask]]
     return 1 - float(rejection_rate(logits, columns, batch.top_logprobs[batch.loss_mask], torch.ones(len(logits))))
 
@@ -178,8 +187,12 @@ def test_the_first_shards_are_held_out_and_one_is_left() -> None:
 def test_held_out_acceptance_is_the_mean_over_tokens(shards: list[Path]) -> None:
     run = training(shards)
     batch = next(shard_batches(shards[0], 4, None))
-    assert run.acceptance(shards[:1], (1.0,))[1.0] == pytest.approx(_acceptance(run, batch), abs=1e-5)
-    assert run.acceptance([], (1.0,)) == {}
+    rows = [row for row in run.acceptance(shards[:1]) if (row["depth"], row["temperature"]) == (1, 1.0)]
+    assert len(rows) == len({row["task"] for row in rows}) == len(PROMPTS)
+    tokens = sum(row["tokens"] for row in rows)
+    rate = sum(row["acceptance"] * row["tokens"] for row in rows) / tokens
+    assert rate == pytest.approx(_acceptance(run, batch), abs=1e-5)
+    assert run.acceptance([]) == []
 
 
 @pytest.mark.parametrize("changes", [{"pair": PairConfig(target="./nothing")}])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from selector.engine.prompts import encode_chat
+from selector.engine.prompts import closing_tokens, encode_chat
 from selector.errors import UserError
 
 TURNS = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
@@ -17,6 +17,7 @@ class Letters:
     """One token a letter; special tokens are -1."""
 
     chat_template: str | None = "yes"
+    all_special_ids = (ord("|"), ord("#"))
 
     def apply_chat_template(self, messages: Any, tokenize: bool, **kind: bool) -> str:
         if messages[0]["role"] == "system":
@@ -56,3 +57,31 @@ def test_texts_that_no_tokenizer_takes(content: str, words: str) -> None:
 def test_a_template_that_raises() -> None:
     with pytest.raises(UserError, match=r"chat template \(System role not supported\): give turns"):
         encode_chat(Letters(), TURNS)
+
+
+class Template(Letters):
+    """Writes a turn between `before` and `after`, its text stripped as most templates do."""
+
+    def __init__(self, before: str, after: str) -> None:
+        self.before, self.after = before, after
+
+    def apply_chat_template(self, messages: Any, tokenize: bool, **kind: bool) -> str:
+        return self.before + messages[-1]["content"].strip() + self.after
+
+
+@pytest.mark.parametrize(
+    ("after", "closing"),
+    [("|\n#assistant\n", "|"), ("\n|", "\n|"), (" [/INST]", " [/INST]"), ("\n\nAssistant:", "\n\nAssistant:")],
+)
+@pytest.mark.parametrize("content", ["Why", "Why [", ""])
+def test_an_open_turn_ends_with_its_text_in_any_template(after: str, closing: str, content: str) -> None:
+    tokenizer = Template("#user\n", after)
+    turns = [{"role": "user", "content": content}]
+    assert text(encode_chat(tokenizer, turns, open_turn=True)) == "#user\n" + content
+    assert text(closing_tokens(tokenizer)) == closing
+
+
+def test_without_a_template_no_turn_closes() -> None:
+    tokenizer = Letters()
+    tokenizer.chat_template = None
+    assert closing_tokens(tokenizer) == []

@@ -11,16 +11,15 @@ from transformers import PreTrainedModel
 
 from data_gen.distillation.batch_cache import BLOCK, BatchCache
 from selector.engine.cache import sliding_window
-from selector.engine.cpu.grouped_attention import grouped_rows, switchable_configs
-from selector.engine.cpu.packed_linear import packed, packing_pays
+from selector.engine.cpu import cpu_batches
 
 
 class BatchPasses:
     """Passes of a target over a batch of left-padded rows that keeps its keys and values."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.model: Any = packed(model) if packing_pays(model) else model
-        self._configs = switchable_configs(self.model)
+        copied, self._attention = cpu_batches(model)
+        self.model: Any = copied
         name = str(getattr(model.config, "_name_or_path", "") or type(model).__name__)
         self._window = sliding_window(model.config, name)
         self._mixed = getattr(model.config.get_text_config(decoder=True), "layer_types", None) is not None
@@ -54,7 +53,7 @@ class BatchPasses:
             lambda _, arguments, output: hidden.append(output.last_hidden_state)
         )
         try:
-            with grouped_rows(self._configs):
+            with self._attention():
                 logits: Tensor = self.model(
                     input_ids=ids, attention_mask=self._masks(start, new), position_ids=self._positions,
                     use_cache=True, logits_to_keep=1, **{self._cache_argument: self.cache},

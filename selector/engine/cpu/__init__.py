@@ -1,4 +1,4 @@
-"""Faster passes of a few rows on a CPU; `cpu_forward` is the one door of this folder.
+"""Faster passes on a CPU. `cpu_forward` (a few rows of one text) and `cpu_batches` (many texts) are the doors here.
 
 What makes them faster: weights packed once (`packed_linear`), a layer of few operations (`llama_forward`), and
 attention that reads the cache in place (`grouped_attention`).
@@ -6,6 +6,9 @@ attention that reads the cache in place (`grouped_attention`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +22,7 @@ from selector.engine.cpu.packed_linear import packed, packing_pays
 from selector.engine.forward import Forward, OwnForward
 from selector.engine.language_model import Scores
 
-__all__ = ["cpu_forward"]
+__all__ = ["cpu_batches", "cpu_forward"]
 
 
 def cpu_forward(model: PreTrainedModel, pack: bool) -> Forward | None:
@@ -32,6 +35,15 @@ def cpu_forward(model: PreTrainedModel, pack: bool) -> Forward | None:
     if model.device.type != "cpu" or not all(map(_untouched, model.modules())) or _hooks_of_all():
         return None
     return _CpuForward(model, pack and packing_pays(model))
+
+
+def cpu_batches(model: PreTrainedModel) -> tuple[PreTrainedModel, Callable[[], AbstractContextManager[None]]]:
+    """A model for passes over many texts side by side, and the context in which its attention reads their cache.
+
+    It is a packed copy where that pays, else `model` itself, on any device.
+    """
+    copied = packed(model) if packing_pays(model) else model
+    return copied, partial(grouped_rows, switchable_configs(copied))
 
 
 def _untouched(module: nn.Module) -> bool:

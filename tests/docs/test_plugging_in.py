@@ -172,8 +172,3 @@ def test_the_selector_alone_needs_what_the_page_says() -> None:
     program = f"import sys, selector.network.checkpoint; assert not set({absent.split()}) & sys.modules.keys()"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-
-
-def test_links_of_the_page_lead_somewhere() -> None:
-    for link in re.findall(r"\]\((?!http)([^)]+)\)", PAGE.read_text("utf-8")):
-        assert (PAGE.parent / link).exists(), link

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,7 @@ from selector.errors import UserError, first_line
 from selector.features import HIDDEN, SCALARS, RootFeatures
 from selector.latency import LatencyProfile, latency_scalars
 from selector.network.checkpoint_config import REMEDY, CheckpointConfig, Head
+from selector.network.hub import fetch, is_repository, publish, with_metadata
 from selector.network.network import Inputs, Prediction, SelectorNetwork
 from selector.network.numpy_forward import SingleRoot, as_stored, is_linear
 from selector.shipped import find
@@ -71,12 +73,14 @@ class SelectorCheckpoint:
     Args:
         network: the trained network.
         config: what it was trained for, on, and how: `config.json`.
+        card: its README.md; empty for one that was never saved.
 
     Returns:
         From `load` the checkpoint, from `choose` an action: an index into `space.expansions`.
 
     Raises:
-        UserError: from `load` for a folder that is no checkpoint, from `check_pair` for another pair.
+        UserError: from `load` for a folder that is no checkpoint, from `from_pretrained` for a repository that the hub
+            does not give, from `check_pair` for another pair.
 
     Example:
         >>> checkpoint = ddte.SelectorCheckpoint.load("checkpoints/smollm2-135m/traversal")
@@ -84,9 +88,10 @@ class SelectorCheckpoint:
         ('traversal', Expansion(num_branches=1, trunk_length=0, branch_length=1))
     """
 
-    def __init__(self, network: SelectorNetwork, config: CheckpointConfig) -> None:
+    def __init__(self, network: SelectorNetwork, config: CheckpointConfig, card: str = "") -> None:
         self.network = network.eval()
         self.config = config
+        self.card = card
 
     @cached_property
     def space(self) -> ActionSpace:
@@ -172,4 +177,33 @@ class SelectorCheckpoint:
             network.load_state_dict(load_tensors(folder / "model.safetensors", divisors=".scale"))
         except Exception as error:
             raise UserError(f"weights of {str(folder)!r} do not fit ({first_line(error)}): {REMEDY}.") from None
-        return cls(network, config)
+        card = folder / "README.md"
+        return cls(network, config, card.read_text("utf-8") if card.is_file() else "")
+
+    @classmethod
+    def from_pretrained(cls, name: Path | str, revision: str | None = None) -> SelectorCheckpoint:
+        """`load` of a folder, of a shipped checkpoint by name, or of `user/name` of the hub, fetched into its cache."""
+        return cls.load(fetch(str(name), revision) if is_repository(str(name)) else name)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        base_model: str | Sequence[str],
+        license: str,
+        datasets: Sequence[str] = (),
+        private: bool = False,
+    ) -> str:
+        """Publish the checkpoint as `repo_id` of the hub and return its address.
+
+        The card gets what the hub shows: `base_model`, hub ids of target and draft; `license` of the weights, as
+        `apache-2.0`; `datasets`, hub ids of what it was trained on. Raises UserError for a checkpoint without a card,
+        before anything is sent, and where the hub takes nothing.
+        """
+        if not self.card:
+            raise UserError("checkpoint has no card: export it with `ddte export`, load that folder, and publish it.")
+        models = [base_model] if isinstance(base_model, str) else base_model
+        with tempfile.TemporaryDirectory() as folder:
+            card = with_metadata(self.card, repo_id, self.config, models, license, datasets)
+            self.save(Path(folder) / "checkpoint", card)
+            return publish(Path(folder) / "checkpoint", repo_id, private)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,13 @@ import pytest
 import ddte
 from data_gen.estimate import hidden_sizes
 from selector import shipped
+from selector.artifacts import as_json
 from selector.bench.step_arms import shipped_checkpoints
 from selector.cli.main import build_parser, main
+from selector.config import ActionSpaceConfig, EvaluateConfig, TrainConfig
 from selector.engine.huggingface import check_folder
 from selector.errors import UserError
+from tests.support.disk_pair import disk_config
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("configs/*.yaml"))
@@ -109,27 +114,58 @@ def test_the_wheel_holds_every_module_and_what_is_shipped(wheel: Path) -> None:
     assert not [name for name in names if "/evaluation/report.html" in name]
 
 
-@pytest.mark.slow
-def test_decoding_from_an_empty_folder_with_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment of its own holds the wheel; torch and the like come from the one that runs the tests."""
-    venv.create(tmp_path / "env", with_pip=False)
-    python = tmp_path / "env" / "bin" / "python"
-    own = next((tmp_path / "env" / "lib").glob("python*/site-packages"))
+    folder = tmp_path_factory.mktemp("env")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    own = next((folder / "lib").glob("python*/site-packages"))
     install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
     subprocess.run(install, check=True)
-    others = [path for path in sys.path if path.endswith("site-packages")]
-    (own / "others.pth").write_text("\n".join(others))
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    (own / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
     where = "import data_gen, selector, ddte; print(ddte.__file__, selector.__file__, data_gen.__file__)"
-    found = subprocess.run(
-        [python, "-c", where], cwd=empty, env=environment, capture_output=True, text=True, check=True
-    )
-    assert found.stdout.count(str(own)) == 3
-    command = [python.with_name("ddte"), "decode", "--prompt", "Name three colours.", "--decode.max_new_tokens", "24"]
-    answer = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
+    assert called(folder, [python, "-c", where]).stdout.count(str(own)) == 3
+    return python.with_name("ddte")
+
+
+def called(folder: Path, command: Sequence[Path | str]) -> subprocess.CompletedProcess[str]:
+    """What a command that ends well has said, with `folder` as its own and no other path to the packages."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.slow
+def test_decoding_from_an_empty_folder_with_the_wheel_alone(installed: Path, tmp_path: Path) -> None:
+    flags = ["decode", "--prompt", "Name three colours.", "--decode.max_new_tokens", "24"]
+    answer = called(tmp_path, [installed, *flags])
     assert answer.stdout.strip()
     assert f"--checkpoint {shipped.SELECTOR}" in answer.stderr
-    assert not list(empty.iterdir())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_pair_of_two_folders_with_the_wheel_alone(installed: Path, tmp_path: Path, prompt_file: str) -> None:
+    """Every stage from an empty folder, then a text with what was exported."""
+    models = tmp_path / "models"
+    config = replace(
+        disk_config(models, prompt_file, verifiers=["nss"]),
+        action_space=ActionSpaceConfig(2, 1, 1),
+        train=TrainConfig(["nss"], hidden_sizes=(8, 4), max_epochs=1),
+        evaluate=EvaluateConfig(bootstrap=20, study=False),
+    )
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (tmp_path / "pair.yaml").write_text(json.dumps(as_json(config)))
+    shared = ["--config", "../pair.yaml"]
+    profile, data, run = ["--profile", "times.json"], ["--data", "data"], ["--run", "run"]
+    called(empty, [installed, "profile", *shared, "--out", "times.json"])
+    called(empty, [installed, "generate", *shared, "--out", "data"])
+    called(empty, [installed, "train", *shared, *data, *profile, "--out", "run"])
+    called(empty, [installed, "evaluate", *shared, *data, *run, "--out", "report"])
+    called(empty, [installed, "export", *run, "--metrics", "report/metrics.json", "--out", "checkpoints"])
+    text = ["--prompt", "w7 w3 w11", "--decode.max_new_tokens", "8", "--decode.temperature", "1"]
+    called(empty, [installed, "decode", *shared, "--checkpoint", "checkpoints/nss", *text])
+    assert {path.name for path in empty.iterdir()} >= {"times.json", "data", "run", "report", "checkpoints"}

@@ -17,7 +17,8 @@ from selector.dataset.records import RootRecord
 from selector.decoding.stats import Stopwatch
 from selector.distributions import refuse_undefined, warp
 from selector.engine.drafting import DraftRoot, start_roots
-from selector.engine.language_model import LanguageModel, prefill
+from selector.engine.language_model import LanguageModel
+from selector.engine.reading_draft import read, reads_target
 from selector.features import Previous, RootFeatures, read_target
 from selector.trees.efficiency import label_drawing
 from selector.trees.expansion import ActionSpace
@@ -47,9 +48,14 @@ def label_unit(
     stopwatch = stopwatch or Stopwatch(defaultdict(float))
     generator = torch.Generator(target.device).manual_seed(unit.seed("trajectory"))
     with stopwatch.section("trajectory"):
-        trajectory = Trajectory(target, prompt_tokens, unit.sampling, generator, end_tokens)
+        trajectory = Trajectory(target, prompt_tokens, unit.sampling, generator, end_tokens, reads_target(draft))
     with stopwatch.section("draft"):
-        prefill(draft, prompt_tokens[:-2])  # the first root's features need the last two
+        draft.reset()
+        text = torch.tensor(prompt_tokens[:-2], device=draft.device)  # the first root's features need the last two
+        if len(text):
+            read(draft, trajectory.states, 0, len(text))
+            draft.extend(text, range(-1, len(text) - 1), last_rows=1)
+            draft.keep(range(len(text)))
     records: list[RootRecord] = []
     count = chunk_size(config.num_samples * inner_nodes(space.limits) + config.root_every)
     while True:
@@ -59,8 +65,9 @@ def label_unit(
             return records
         with stopwatch.section("draft"):
             known = draft.length
-            text, rows = trajectory.tokens[known : roots[-1].index + 1], [root.index - known for root in roots]
-            starts = start_roots(draft, text, rows, unit.draft_sampling)
+            new, rows = trajectory.tokens[known : roots[-1].index + 1], [root.index - known for root in roots]
+            read(draft, trajectory.states, known, len(new))
+            starts = start_roots(draft, new, rows, unit.draft_sampling)
             seeds = [unit.seed(f"trees at {root.position}") for root in roots]
             forest = draw_forest(draft, starts, space.limits, config.num_samples, unit.draft_sampling, seeds)
             draft.keep(range(starts[-1].row))  # without the last root token, which the next root's features need

@@ -42,6 +42,7 @@ class Trajectory:
         prompt_length: number of prompt tokens, one or more.
         probs, hidden: the target's warped distribution `[vocab]` and hidden state `[d]` at the token before the last
             one; None for a text of one token.
+        states: `[tokens, d]`, the hidden state before each token, zeros before the first; only where they are wanted.
     """
 
     def __init__(
@@ -51,16 +52,25 @@ class Trajectory:
         sampling: Sampling,
         generator: torch.Generator | None,
         end_tokens: Collection[int] = (),
+        keep_states: bool = False,
     ) -> None:
         self.target, self.sampling, self.generator, self.end_tokens = target, sampling, generator, end_tokens
         self.tokens = list(prompt_tokens)
         self.prompt_length = len(self.tokens)
         self.probs: Tensor | None = None
         self.hidden: Tensor | None = None
+        self._states = [torch.zeros(1, target.hidden_size, device=target.device)] if keep_states else None
         target.reset()
         if self.prompt_length > 1:
             self._run(0, self.prompt_length - 1)
             self.commit()
+
+    @property
+    def states(self) -> Tensor | None:
+        """See the class."""
+        if self._states is not None:
+            self._states = [torch.cat([states.to(self._states[-1].dtype) for states in self._states])]
+        return None if self._states is None else self._states[0]
 
     @property
     def position(self) -> int:
@@ -104,8 +114,10 @@ class Trajectory:
         """
         ids = torch.tensor(self.tokens[start:end], device=self.target.device)
         above = start - self.target.length - 1
-        scores = self.target.extend(ids, range(above, above + len(ids)), last_rows=1)
+        scores = self.target.extend(ids, range(above, above + len(ids)), last_rows=1 if self._states is None else 0)
         probs = warp(scores.logits[-1:], self.sampling)
         refuse_undefined(probs, "target")
         self.probs, self.hidden = probs[0], scores.hidden[-1]
+        if self._states is not None:
+            self._states.append(scores.hidden)
         return self.probs

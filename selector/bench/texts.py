@@ -12,6 +12,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair
+from selector.engine.reading_draft import reads_target
 from selector.engine.reference_generate import assistant, transformers_generate
 from selector.errors import first_line
 
@@ -69,7 +70,7 @@ def now(device: torch.device) -> float:
 def text_arms(pair: Pair, assisted: bool, lookup: bool) -> list[TextArm]:
     """Plain `generate` first, then assisted generation with the same draft and prompt lookup, as asked for."""
     options: dict[str, dict[str, Any]] = {PLAIN: {}}
-    if assisted:
+    if assisted and not reads_target(pair.draft):  # `generate` has no hidden states to give
         options[ASSISTED] = {"assistant_model": assistant(pair.draft)}
     if lookup:
         options[LOOKUP] = {"prompt_lookup_num_tokens": LOOKUP_TOKENS}

@@ -12,6 +12,7 @@ from selector.decoding.stats import Stopwatch
 from selector.distributions import Sampling, refuse_undefined, undefined, warp
 from selector.engine.drafting import DraftRoot, draft_tree, start_root
 from selector.engine.language_model import LanguageModel
+from selector.engine.reading_draft import read, reads_target
 from selector.engine.scoring import score_tree
 from selector.features import Previous, RootFeatures, TargetProbs, read_target
 from selector.trees.draft_tree import DraftTree
@@ -53,6 +54,8 @@ class SpeculativeSequence:
         self.sampling, self.draft_sampling = sampling, draft_sampling
         self._generator, self._stopwatch = generator, stopwatch
         self._uncached: list[int] = []
+        self._reads = reads_target(draft)
+        self._states: list[Tensor] = []  # where the draft reads them: the target's before each uncached token
         self._root: DraftRoot | None = None
         # distribution and hidden state at the token before the root token
         self._target_prev: tuple[Tensor, Tensor] | None = None
@@ -71,11 +74,13 @@ class SpeculativeSequence:
         self._uncached, self._root = list(prompt), None
         self._target_prev = self._draft_prev = None
         body = torch.tensor(prompt[:-1], dtype=torch.long, device=self.target.device)
+        self._states = [torch.zeros(1, self.target.hidden_size, device=self.target.device)]
         if len(body):
-            scores = self.target.extend(body, range(-1, len(body) - 1), last_rows=1)
+            scores = self.target.extend(body, range(-1, len(body) - 1), last_rows=0 if self._reads else 1)
             self.target.keep(range(len(body)))
-            probs = warp(scores.logits, self.sampling)
-            self._target_prev = None if undefined(probs) else (probs[0], scores.hidden[0])
+            probs = warp(scores.logits[-1:], self.sampling)
+            self._target_prev = None if undefined(probs) else (probs[0], scores.hidden[-1])
+            self._states.append(scores.hidden)
 
     @torch.inference_mode()
     def features(self, previous: bool = True) -> RootFeatures:
@@ -112,13 +117,19 @@ class SpeculativeSequence:
             path = tree.topology.path(node)
             self.target.keep([0, *path])
             tokens = [*tree.path_tokens(node), bonus]
-            self._keep_draft(tree, node, path, tokens)
+            if self._reads:
+                self._keep_root(scored.hidden[[0, *path]], tokens)
+            else:
+                self._keep_draft(tree, node, path, tokens)
             self._target_prev = scored.target_probs[node], scored.hidden[node]
         return Committed(tokens, len(tree.topology), tree.undrafted)
 
     def _start(self) -> DraftRoot:
         if self._root is None:
             with self._stopwatch.section("draft" if self.draft.length else "prefill"):
+                if self._reads:
+                    states = torch.cat([states.to(self._states[-1].dtype) for states in self._states])
+                    read(self.draft, states, 0, len(states))
                 self._root = start_root(self.draft, self._uncached, self.draft_sampling)
         return self._root
 
@@ -144,6 +155,19 @@ class SpeculativeSequence:
             self._uncached, self._draft_prev = tokens[-1:], (root.probs[-1], root.hidden[-1])
         else:
             self._uncached, self._draft_prev = tokens[-2:], None
+
+    def _keep_root(self, states: Tensor, tokens: list[int]) -> None:
+        """Of a draft that reads the target: drafted rows read its own states, so accepted tokens are run again.
+
+        `states`: the target's before each of the committed `tokens`.
+        """
+        root = self._root
+        if root is None:
+            self._uncached, self._states = [*self._uncached, *tokens], [*self._states, states]
+            return
+        self.draft.keep(range(root.row + 1))
+        self._root, self._uncached, self._states = None, tokens, [states]
+        self._draft_prev = (root.probs[-1], root.hidden[-1]) if len(tokens) == 1 else None
 
     def _previous(self, root: DraftRoot, target: TargetProbs | None) -> Previous | None:
         """Both models at the token before the root token; None where one of them has no distribution there."""

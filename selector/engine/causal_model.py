@@ -124,7 +124,8 @@ class HuggingFaceModel:
 
     def _begin(self) -> None:
         """An empty sequence, with buffers of its own."""
-        self._cache, self._pending, self._length = PathCache(self._probe), PendingRows(), 0
+        self._cache, self._length = PathCache(self._probe), 0
+        self._forget()
 
     def fresh(self) -> HuggingFaceModel:
         """See `LanguageModel.fresh`."""
@@ -135,7 +136,18 @@ class HuggingFaceModel:
     def reset(self) -> None:
         """Forget the sequence; the buffers stay allocated."""
         self._cache.rows = self._length = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """No rows are pending any more."""
         self._pending = PendingRows()
+
+    def _inputs(self, tokens: Tensor, parents: Sequence[int]) -> Tensor:
+        """What the first layer's embedding reads: ids `[rows]`, or its result `[rows, d]` in its place."""
+        ids = tokens.to(self.device)
+        if self.rows < self.vocab_size:
+            ids = ids.clamp(max=self.rows - 1)  # a padded token of the target, which this draft does not have
+        return ids
 
     @torch.inference_mode()
     def extend(self, tokens: Tensor, parents: Sequence[int], last_rows: int = 0) -> Scores:
@@ -149,9 +161,7 @@ class HuggingFaceModel:
         elif cached > 0 and (count > 1 or self._window is not None):
             chain = np.tri(count, cached - self._length + count, cached - self._length, dtype=bool)
             mask = self._mask(count, chain, self._pending.depths)
-        ids = tokens.to(self.device)
-        if self.rows < self.vocab_size:
-            ids = ids.clamp(max=self.rows - 1)  # a padded token of the target, which this draft does not have
+        ids = self._inputs(tokens, parents)
         self._cache.reserve(count)
         scores = self._run(ids, mask, positions, last_rows)
         if visible is not None and not bool(scores.hidden.sum(dtype=torch.float32).isfinite()):
@@ -194,7 +204,7 @@ class HuggingFaceModel:
         """See `LanguageModel.keep`."""
         self._cache.keep(self._length, path)
         self._length += len(path)
-        self._pending = PendingRows()
+        self._forget()
 
     def _mask(self, count: int, visible: Visible, depths: Sequence[int]) -> Tensor | dict[str, Tensor]:
         """Additive `[1, 1, count, length + pending]`: every row sees the committed context, and `visible`.

@@ -17,8 +17,9 @@ from selector.engine.language_model import Scores
 class Forward(Protocol):
     """Passes of a model over one sequence.
 
-    `ids`, `positions`: `[1, rows]`; `mask`: additive `[1, 1, rows, cached + rows]`, one for each kind of layers, or
-    None for one row that sees everything and for a prompt; `last_rows`: rows to return scores of, 0 for all.
+    `ids`, `positions`: `[1, rows]`; in place of the ids their embeddings `[1, rows, d]`; `mask`: additive
+    `[1, 1, rows, cached + rows]`, one for each kind of layers, or None for one row that sees everything and for a
+    prompt; `last_rows`: rows to return scores of, 0 for all.
 
     Attributes:
         snapshot: whether they run a copy of the weights.
@@ -51,7 +52,8 @@ class OwnForward:
             given["logits_to_keep"] = last_rows
         given = {name: value for name, value in given.items() if value is not None}
         with evaluating(self._modules), _head_inputs(self.model) as captured:
-            output = self.model(input_ids=ids, use_cache=True, **given)
+            name = "inputs_embeds" if ids.is_floating_point() else "input_ids"
+            output = self.model(**{name: ids}, use_cache=True, **given)
         return Scores(output.logits[0, -last_rows:], captured[0][0, -last_rows:].to(ids.device))
 
 

@@ -18,10 +18,11 @@ from transformers import (
 
 from selector.config import EMBEDDED_TARGET, PairConfig
 from selector.engine.causal_model import HuggingFaceModel
-from selector.engine.early_exit import is_early_exit, load_draft
+from selector.engine.early_exit import is_early_exit, load_draft, reads_target
 from selector.engine.embedded import embedded_folder, quiet
 from selector.engine.hub import find_model
 from selector.engine.prompts import encode_chat
+from selector.engine.reading_draft import ReadingDraft
 from selector.errors import UserError, first_line
 from selector.shipped import find
 
@@ -98,7 +99,8 @@ def pair_with(
     if abs(rows - target.vocab_size) > PADDING:
         message = f"draft {config.draft!r} has a vocabulary of {rows} tokens and the target one of "
         raise UserError(f"{message}{target.vocab_size}: take a draft with the target's vocabulary.")
-    draft = HuggingFaceModel(draft_model, support, tokenizer, target.vocab_size, pack)
+    kind = ReadingDraft if reads_target(draft_model) else HuggingFaceModel
+    draft = kind(draft_model, support, tokenizer, target.vocab_size, pack)
     return Pair(target, draft, tokenizer, end_tokens(target_model, tokenizer), dtype, config)
 
 

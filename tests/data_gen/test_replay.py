@@ -12,7 +12,9 @@ from data_gen.work_units import plan_units
 from selector.decoding.decoder import clip
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import Stopwatch
+from selector.engine.early_exit import build_early_exit
 from selector.engine.huggingface import HuggingFaceModel
+from selector.engine.reading_draft import ReadingDraft
 from selector.trees.expansion import ActionSpace, Expansion
 from selector.trees.verifier import Verification
 from tests.support.small_runs import small_config
@@ -57,15 +59,17 @@ def replayed(target, draft, unit, text, places, expansion):
     return found, follow.accepted
 
 
-def compare(dtype, every, expansion, setting):
-    """`(stored, replayed)` tensors of each block of each root."""
+def compare(dtype, every, expansion, setting, reads="tokens"):
+    """`(stored, replayed)` tensors of each block of each root; the draft `reads` tokens, or also the target."""
     target = HuggingFaceModel(tiny_llama().to(dtype))
-    draft_model = tiny_llama()
+    draft_model = tiny_llama() if reads == "tokens" else build_early_exit(tiny_llama(), [0, 1], None, "target")
     torch.manual_seed(7)
     with torch.no_grad():
+        if reads == "target":  # it was never trained: small shares of the states leave it near the target
+            draft_model.base_model.fuse.weight[:, 32:] *= 0.02
         for weight in draft_model.parameters():
             weight.add_(0.1 * weight.std() * torch.randn_like(weight))
-    draft = HuggingFaceModel(draft_model.to(dtype))
+    draft = (HuggingFaceModel if reads == "tokens" else ReadingDraft)(draft_model.to(dtype))
     config = small_config(["builtin"], settings=[setting], max_new_tokens=24, root_every=every).generate
     unit = plan_units(config, load_prompts(["builtin"], 1))[0]
     records = label_unit(target, draft, PROMPT, unit, config, ActionSpace(2, 1, 2), ())
@@ -82,11 +86,12 @@ def compare(dtype, every, expansion, setting):
 
 
 @pytest.mark.parametrize("every", [1, 6])
-@pytest.mark.parametrize("setting", [(0.8, 1.0), (1.0, 0.9)])
-def test_float32(every, setting):
-    for blocks in compare(torch.float32, every, Expansion(3, 1, 3), setting):
+@pytest.mark.parametrize(("setting", "reads"), [((0.8, 1.0), "tokens"), ((1.0, 0.9), "tokens"), ((0.8, 1.0), "target")])
+def test_float32(every, setting, reads):
+    for blocks in compare(torch.float32, every, Expansion(3, 1, 3), setting, reads):
         for name, (stored, found) in blocks.items():
-            torch.testing.assert_close(found, stored, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: name + text)
+            near = 1e-5 if reads == "tokens" else 1e-4  # inputs that are normed enlarge what rounds differently
+            torch.testing.assert_close(found, stored, rtol=near, atol=near, msg=lambda text, name=name: name + text)
 
 
 @pytest.mark.parametrize("every", [1, 6])

@@ -56,7 +56,7 @@ class DirectPasses:
     @torch.inference_mode()
     def __call__(self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: PathCache, last_rows: int) -> Scores:
         """See `Forward`; without a mask there is one row, which sees everything."""
-        states = self._embed(ids)
+        states = ids if ids.is_floating_point() else self._embed(ids)
         cos, sin = self._rotary(states, positions)
         half = sin.shape[-1] // 2
         turned = torch.cat([-sin[..., :half], sin[..., half:]], -1)  # so that a half turn needs no negation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,9 @@ def greedy(model_folder: Path, text: str) -> list[int]:
     return list(generated[0, tokens.shape[1] :].tolist())
 
 
-def test_the_chain(tmp_path: Path, prompt_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_chain(
+    tmp_path: Path, prompt_file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, out = configuration(tmp_path, prompt_file), tmp_path / "run"
     command = ["run", "--config", str(config), "--out", str(out)]
     assert main(command) == 0
@@ -78,6 +81,7 @@ def test_the_chain(tmp_path: Path, prompt_file: str, capsys: pytest.CaptureFixtu
         assert undefined or row["low"] <= row["high"], row
         assert row["n_prompts"] > 0
 
+    printed_command = shlex.split(next(line for line in printed.splitlines() if line.startswith("Decode:")))[1:]
     before = written(out)
     assert main(command) == 0
     assert written(out) == before, "a second call makes nothing again"
@@ -92,3 +96,14 @@ def test_the_chain(tmp_path: Path, prompt_file: str, capsys: pytest.CaptureFixtu
         answer = json.loads(answers.read_text())
         assert answer["tokens"] == greedy(tmp_path / "models" / "target", text)
         assert answer["statistics"]["tokens"] == len(answer["tokens"])
+
+    assert printed_command[:4] == ["ddte", "decode", "--config", str(config)]
+    elsewhere = tmp_path / "else where"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    capsys.readouterr()
+    for command in (printed_command[1:-1], ["decode", *printed_command[4:-1]]):
+        assert main([*command, text, f"--decode.max_new_tokens={TOKENS}", "--decode.temperature=0"]) == 0
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / "models" / "target")
+        expected = tokenizer.decode(greedy(tmp_path / "models" / "target", text), skip_special_tokens=True)
+        assert capsys.readouterr().out.split() == expected.split()

@@ -22,7 +22,9 @@ def build_decoder(checkpoint: Path, profile: Path | None, pair: PairConfig, deco
     selector = SelectorCheckpoint.load(checkpoint)
     times = LatencyProfile.load(profile) if profile else None
     console.print("Loading the models ...")
-    decoder = Decoder.with_selector(load_pair(pair), selector, times, decode.policy, decode.guard)
+    decoder = Decoder.with_selector(
+        load_pair(selector.config.models.given_to(pair)), selector, times, decode.policy, decode.guard
+    )
     if decode.policy == "auto" and not selector.beats_static:
         console.print(f"The selector did not pay in training: decoding with {decoder.policy}.", highlight=False)
     return decoder

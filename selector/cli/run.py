@@ -5,8 +5,9 @@ Each stage skips what is already there, so an interrupted run goes on with the s
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,8 +49,8 @@ SAMPLE_PROMPT = "Write three sentences about a lighthouse keeper who learns to b
 class Chain:
     """The stages of one run and where they put what they make."""
 
-    def __init__(self, config: Config, out: Path, console: Console) -> None:
-        self.config, self.out, self.console = config, out, console
+    def __init__(self, config: Config, out: Path, console: Console, config_files: Sequence[object] = ()) -> None:
+        self.config, self.out, self.console, self.config_files = config, out, console, config_files
         self.profile_path = out / "profile.json"
         self.data_path = out / "data"
         self.train_path = out / "train"
@@ -127,16 +128,21 @@ class Chain:
             f"\n{stats.tokens_per_second:.1f} tokens per second, {stats.block_efficiency:.2f} a step, by {stats.policy}"
         )
         self.console.rule("Held-out prompts, under this machine's pass times")
-        self.console.print(f'Decode:      ddte decode --checkpoint {folder} --prompt "..."', markup=False)
+        given = [word for file in self.config_files for word in ("--config", str(file))]
+        command = shlex.join(["ddte", "decode", *given, "--checkpoint", str(folder)])
+        self.console.print(f'Decode:      {command} --prompt "..."', markup=False, soft_wrap=True)
         self.console.print(f"Checkpoints: {self.checkpoint_path}\nReport:      {self.report_path / 'report.html'}")
         self.console.print(f"On this machine: {answer(rows)}", markup=False)
 
 
-def run_chain(config: Config, out: Path, console: Console | None = None) -> None:
-    """Run all stages. Raises UserError for bad input and for a folder that holds another run."""
+def run_chain(config: Config, out: Path, console: Console | None = None, config_files: Sequence[object] = ()) -> None:
+    """Run all stages; the command that is printed at the end names `config_files`.
+
+    Raises UserError for bad input and for a folder that holds another run.
+    """
     with sole_writer("out", out):
         claim(config, out)
-        _run_stages(Chain(config, out, console or Console()))
+        _run_stages(Chain(config, out, console or Console(), config_files))
 
 
 def _run_stages(chain: Chain) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from selector.config import Config, EvaluateConfig, TrainConfig
@@ -85,7 +86,7 @@ def export(run: Path, out: Path, metrics: Path | None = None) -> None:
         print(f"Checkpoint: {folder}")
 
 
-def run(config: Config, out: Path) -> None:
+def run(config: Config, out: Path, config_file: Sequence[object] | None = None) -> None:
     """The whole chain from one configuration; each stage skips what is already there.
 
     Args:
@@ -93,4 +94,4 @@ def run(config: Config, out: Path) -> None:
     """
     from selector.cli.run import run_chain
 
-    run_chain(config, out)
+    run_chain(config, out, config_files=config_file or ())

@@ -87,13 +87,13 @@ class Decoder:
         profile: LatencyProfile | None = None,
         head: str = "auto",
     ) -> Decoder:
-        """A decoder with an exported selector and the pair that it was trained for.
+        """A decoder with an exported selector and the pair that it names, or the given one where that is another.
 
         Raises UserError when the folder is not a checkpoint, or was trained for another pair.
         """
         checkpoint = SelectorCheckpoint.load(folder)
-        pair = load_pair(PairConfig(target=target, draft=draft, dtype=dtype, device=device))
-        return cls.with_selector(pair, checkpoint, profile, head)
+        given = PairConfig(target=target, draft=draft, dtype=dtype, device=device)
+        return cls.with_selector(load_pair(checkpoint.config.models.given_to(given)), checkpoint, profile, head)
 
     @classmethod
     def with_selector(

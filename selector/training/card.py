@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from selector.network.checkpoint_config import CheckpointConfig
+from selector.network.checkpoint_config import CheckpointConfig, Models
 
 FIGURE_COLUMNS = ("policy", "metric", "value", "low", "high", "n_prompts")
 TEMPLATE = """\
@@ -28,7 +28,7 @@ trunk of `L1` tokens, then `K` branches of `L2` tokens. It never changes what is
 | default head | {head} |
 | best static tree on the training prompts | {best_static} |
 | sampling in training | temperature {temperature}, top-p {top_p}; draft warp: {draft_warp} |
-| target, draft | fingerprints `{target}`, `{draft}`; another pair is refused |
+| target, draft | {models}fingerprints `{target}`, `{draft}`; another pair is refused |
 | data set | manifest `{data_hash}` |
 | machine of the latency profile | {machine} |
 
@@ -37,7 +37,7 @@ trunk of `L1` tokens, then `K` branches of `L2` tokens. It never changes what is
 ```python
 import ddte
 
-decoder = ddte.Decoder.from_checkpoint("THIS_FOLDER", target="TARGET", draft="DRAFT")
+decoder = ddte.Decoder.from_checkpoint("THIS_FOLDER"{given})
 print(decoder.generate("Write a haiku about trees.", max_new_tokens=64).text)
 ```
 
@@ -70,6 +70,8 @@ def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None
         temperature=_span(config.sampling_range["temperature"]),
         top_p=_span(config.sampling_range["top_p"]),
         draft_warp=config.draft_warp,
+        models=_names(config.models),
+        given="" if config.models.target else ', target="TARGET", draft="DRAFT"',
         target=config.target_fingerprint,
         draft=config.draft_fingerprint,
         data_hash=config.data_hash[:16],
@@ -82,6 +84,15 @@ def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None
         card += "\n## Figures on held-out prompts\n\nWith intervals over prompts.\n\n"
         card += _table(FIGURE_COLUMNS, [tuple(_cell(row[column]) for column in FIGURE_COLUMNS) for row in rows]) + "\n"
     return card
+
+
+def _names(models: Models) -> str:
+    if not models.target:
+        return ""
+    names = ((models.target, models.revision), (models.draft, models.draft_revision))
+    target, draft = (f"`{name}@{revision}`" if revision else f"`{name}`" for name, revision in names)
+    kind = models.dtype if models.quantization == "none" else f"{models.dtype}, {models.quantization}"
+    return f"{target}, {draft} in {kind}; "
 
 
 def _span(limits: list[float]) -> str:

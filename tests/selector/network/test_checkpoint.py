@@ -3,16 +3,18 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from selector.config import PairConfig
 from selector.errors import UserError
 from selector.features import SCALARS, RootFeatures
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint, best_actions
-from selector.network.checkpoint_config import CheckpointConfig
+from selector.network.checkpoint_config import CheckpointConfig, Models
 from selector.network.network import Inputs, NetworkShape, Prediction, SelectorNetwork
 from selector.trees.expansion import ActionSpace
 from tests.support.numpy_selector import NumpySelector
@@ -282,3 +284,30 @@ def test_who_reads_the_root_alone_chooses_without_the_token_before(make, inputs)
         differ += chosen != checkpoint.choose(features, prices)
     assert checkpoint.reads_previous == (inputs == "all")
     assert (differ > 0) == checkpoint.reads_previous
+
+
+def test_the_pair_that_a_checkpoint_names(tmp_path, monkeypatch):
+    """It is loaded where nothing else is asked for; a folder is found from everywhere, what is shipped by its name."""
+    monkeypatch.chdir(tmp_path)
+    Path("target").mkdir()
+    names = {"target": "target", "draft": "someone/draft", "draft_revision": "v1", "device": "cuda"}
+    models = Models.of(names, "bfloat16")
+    assert models == Models(str(tmp_path / "target"), "someone/draft", draft_revision="v1", dtype="bfloat16")
+    pair = models.given_to(PairConfig(device="cpu"))
+    assert pair == PairConfig(models.target, "someone/draft", device="cpu", draft_revision="v1")
+    other = PairConfig(target="mine")
+    assert models.given_to(other) is other
+    embedded = vars(PairConfig())
+    assert Models.of(embedded, "float32").given_to(PairConfig()) == PairConfig()
+
+
+def test_checkpoints_without_names_of_models_load(tmp_path):
+    checkpoint = make_checkpoint()
+    checkpoint.save(tmp_path / "out", "")
+    stored = json.loads((tmp_path / "out" / "config.json").read_text())
+    del stored["models"]
+    (tmp_path / "out" / "config.json").write_text(json.dumps(stored | {"schema": 2}))
+    loaded = SelectorCheckpoint.load(tmp_path / "out")
+    assert loaded.config == checkpoint.config
+    given = PairConfig()
+    assert loaded.config.models.given_to(given) is given

@@ -62,7 +62,7 @@ def _as_loaded(pair: Pair) -> Pair:
     return replace(
         pair,
         target=HuggingFaceModel(target.model, None, target.tokenizer, pack=False),
-        draft=HuggingFaceModel(draft.model, draft.support, draft.tokenizer, draft.vocab_size, pack=False),
+        draft=type(draft)(draft.model, draft.support, draft.tokenizer, draft.vocab_size, pack=False),
     )
 
 

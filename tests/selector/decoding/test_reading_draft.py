@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,12 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from selector.config import PairConfig
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling, warp
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.drafting import start_root
-from selector.engine.early_exit import build_early_exit
+from selector.engine.early_exit import build_early_exit, load_draft, save_draft
+from selector.engine.huggingface import pair_with
 from selector.engine.reading_draft import ReadingDraft
+from selector.errors import UserError
 from selector.features import Previous, RootFeatures, read_target
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import VERIFIERS
@@ -128,3 +132,28 @@ def test_a_drafted_row_reads_the_state_above_it() -> None:
     pair.draft.extend(torch.tensor([5]), [-1])
     other = pair.draft.extend(torch.tensor([6, 7]), [-1, -1])
     assert not torch.allclose(other.logits, tree.logits, atol=1e-2), "without the root they read nothing"
+
+
+def test_a_saved_draft_that_reads_the_target_is_loaded_as_one(tmp_path: Path) -> None:
+    """From its folder to a text, through the pair that every verb loads."""
+    model = tiny_model("Llama", scale=2.0)
+    draft = build_early_exit(model, [1], None, "target")
+    with torch.no_grad():
+        draft.base_model.fuse.weight.add_(0.1)
+    save_draft(draft, tmp_path, layers=[1], head_tokens=None, info={})
+    pair = pair_with(
+        model,
+        SimpleNamespace(decode=lambda tokens, **kind: str(tokens), get_vocab=dict),
+        PairConfig(draft=str(tmp_path)),
+    )
+    assert type(pair.draft) is ReadingDraft
+    text = Decoder(pair, "specinfer", Expansion(2, 0, 2)).generate([5, 6, 7], 12, SAMPLING, seed=1)
+    assert len(text.tokens) == 12
+    assert pair.draft.fingerprint != HuggingFaceModel(build_early_exit(model, [1], None)).fingerprint
+
+
+def test_a_draft_that_reads_something_else_is_refused(tmp_path: Path) -> None:
+    model = tiny_model("Llama")
+    save_draft(build_early_exit(model, [1], None), tmp_path, layers=[1], head_tokens=None, info={"reads": "tea leaves"})
+    with pytest.raises(UserError, match="reads 'tea leaves', not one of tokens, target"):
+        load_draft(tmp_path, model)

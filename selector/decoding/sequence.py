@@ -76,7 +76,7 @@ class SpeculativeSequence:
         body = torch.tensor(prompt[:-1], dtype=torch.long, device=self.target.device)
         self._states = [torch.zeros(1, self.target.hidden_size, device=self.target.device)]
         if len(body):
-            scores = self.target.extend(body, range(-1, len(body) - 1), last_rows=0 if self._reads else 1)
+            scores = self.target.extend(body, range(-1, len(body) - 1), last_rows=len(body) if self._reads else 1)
             self.target.keep(range(len(body)))
             probs = warp(scores.logits[-1:], self.sampling)
             self._target_prev = None if undefined(probs) else (probs[0], scores.hidden[-1])

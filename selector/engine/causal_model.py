@@ -65,14 +65,15 @@ class HuggingFaceModel:
 
     def refresh(self) -> None:
         """Take the model as it is now: its weights, modules, hooks, device and dtype. The sequence is forgotten."""
-        with PASSES:  # none in another thread may have switched the model's attention meanwhile
+        # none in another thread may have switched the model's attention meanwhile; the cache gets the model's own dtype
+        with PASSES, torch.autocast(self.model.device.type, enabled=False):
             self._take(self.model, self._name)
 
     def _take(self, model: PreTrainedModel, name: str) -> None:
-        backend = getattr(model.config, "_attn_implementation", "eager")
-        if backend not in MASKED_BACKENDS:
-            message = f"attention backend is {backend!r} for model {name!r}, which ignores tree masks: load it with "
-            raise UserError(message + "attn_implementation='sdpa'.")
+        self.dtype, self._backend = model.dtype, self._live_backend
+        if self._backend not in MASKED_BACKENDS:
+            message = f"attention backend is {self._backend!r} for model {name!r}, which ignores tree masks: load it "
+            raise UserError(message + "with attn_implementation='sdpa'.")
         self.device = model.device
         self.support = None if self.support is None else self.support.to(self.device)
         self._window = sliding_window(model.config, name)
@@ -95,6 +96,20 @@ class HuggingFaceModel:
     @property
     def _name(self) -> str:
         return str(getattr(self.model.config, "_name_or_path", "") or type(self.model).__name__)
+
+    @property
+    def _live_backend(self) -> str:
+        return getattr(self.model.config, "_attn_implementation", None) or "eager"
+
+    def _check_live(self) -> None:
+        """Raises UserError where passes run the user's model, and it has another dtype or attention by now."""
+        if self.snapshot and not torch.is_autocast_enabled("cpu"):
+            return
+        with PASSES:
+            taken, now = (self.dtype, self._backend), (self.model.dtype, self._live_backend)
+        if taken != now:
+            change = " and ".join(f"{old} is now {new}" for old, new in zip(taken, now, strict=True) if old != new)
+            raise UserError(f"model {self._name!r} has changed ({change}): call refresh() of its decoder.")
 
     @property
     def length(self) -> int:
@@ -128,7 +143,8 @@ class HuggingFaceModel:
         self._forget()
 
     def fresh(self) -> HuggingFaceModel:
-        """See `LanguageModel.fresh`."""
+        """See `LanguageModel.fresh`. Raises UserError where the model has changed so that `refresh` must come first."""
+        self._check_live()
         other = copy.copy(self)
         other._begin()
         return other
@@ -164,7 +180,10 @@ class HuggingFaceModel:
         ids = self._inputs(tokens, parents)
         self._cache.reserve(count)
         scores = self._run(ids, mask, positions, last_rows)
-        if visible is not None and not bool(scores.hidden.sum(dtype=torch.float32).isfinite()):
+        tree = visible is not None or (count > 1 and last_rows == 0)
+        if tree and not bool(scores.hidden.sum(dtype=torch.float32).isfinite()):
+            if visible is None:
+                visible = np.tri(count, cached - self._length + count, cached - self._length, dtype=bool)
             scores = self._one_by_one(ids, visible, positions)
             scores = Scores(scores.logits[-last_rows:], scores.hidden[-last_rows:])
         self._cache.rows += count
@@ -179,7 +198,8 @@ class HuggingFaceModel:
         """The rows of a pass again, each behind nothing but its own ancestors.
 
         A mask adds minus infinity to what a row must not see, and NaN stays NaN: a row that overflows would spoil its
-        siblings, and whether they can be drafted from would depend on more than their own path.
+        siblings and the rows above it, and what they say would depend on more than their own path. (All rows of a
+        chain count if all are asked for: behind the last row of a prompt nothing is left that it could spoil.)
         """
         cache, length, end = self._cache, self._length, self._cache.rows + len(ids)
         pending = [buffer.data[:, :, length:end].clone() for buffer in cache.buffers]
@@ -222,7 +242,7 @@ class HuggingFaceModel:
 
     def _additive(self, seen: Visible) -> Tensor:
         mask = torch.from_numpy(np.where(seen, np.float32(0), np.float32(-np.inf)))
-        return mask[None, None].to(self.device, self.model.dtype)
+        return mask[None, None].to(self.device, self.dtype)
 
 
 def max_positions(model: PreTrainedModel) -> int | None:

@@ -38,7 +38,7 @@ class ReadingDraft(HuggingFaceModel):
 
     def _forget(self) -> None:
         super()._forget()
-        self._own = torch.zeros(0, self.model.config.hidden_size, dtype=self.model.dtype, device=self.device)
+        self._own = torch.zeros(0, self.model.config.hidden_size, dtype=self.dtype, device=self.device)
         self._given = self._own
 
     def _inputs(self, tokens: Tensor, parents: Sequence[int]) -> Tensor:
@@ -51,7 +51,8 @@ class ReadingDraft(HuggingFaceModel):
         before = states[torch.tensor(known, device=self.device)]
         before[: len(self._given)] = self._given
         self._given = self._given[:0]
-        inputs: Tensor = base.fuse(base.embed_tokens(ids), before)
+        embedded = base.embed_tokens(ids).to(base.fuse.weight.dtype)  # the target's own, which may change its dtype
+        inputs: Tensor = base.fuse(embedded, before).to(self.dtype)
         return inputs
 
     @torch.inference_mode()

@@ -20,7 +20,8 @@ from selector.decoding.decoder import Decoder
 from selector.decoding.stopping import Stopping
 from selector.distributions import Sampling
 from selector.engine.huggingface import pair_with
-from tests.support.tiny_models import disturbed, tiny_llama
+from selector.errors import UserError
+from tests.support.tiny_models import disturbed, tiny_llama, tiny_model
 
 PROMPT = torch.tensor([[3, 4, 5]])
 TREE = (2, 1, 2)
@@ -216,6 +217,26 @@ def test_each_module_keeps_its_mode(pack: bool) -> None:
     assert modes(target) == mixed, "between two steps of a stream"
 
 
+@pytest.mark.parametrize(
+    ("training", "pack", "writes"), [(False, False, 0), (False, True, 0), (True, True, 0), (True, False, 1)]
+)
+def test_whose_mode_is_switched(training: bool, pack: bool, writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a live model's that trains: another thread would see it."""
+    target = tiny_llama()
+    decoder = decoder_of(target.train(training), tiny_llama(1), pack)
+    own, written = set(target.modules()), []
+    switch = nn.Module.__setattr__
+
+    def heard(module: nn.Module, name: str, value: Any) -> None:
+        if name == "training" and module in own:
+            written.append(value)
+        switch(module, name, value)
+
+    monkeypatch.setattr(nn.Module, "__setattr__", heard)
+    next(decoder.steps([3, 4, 5], Stopping(16, (), (), str), Sampling(0.0), 0))
+    assert (len(written) > 0) == writes
+
+
 def test_autocast() -> None:
     target = tiny_llama()
     draft = disturbed(target, 0.1)
@@ -226,6 +247,53 @@ def test_autocast() -> None:
         assert unbound(target, draft) == bound(target, decoder) == rounded
         assert bound(target, decoder_of(target, draft)) == rounded
     assert [unbound(target, draft), bound(target, decoder)] == exact == [plain(target)] * 2
+
+
+@pytest.mark.parametrize("architecture", ["Llama", "Gemma 2"])
+@pytest.mark.parametrize("pack", [True, False])
+def test_a_decoder_built_in_autocast(pack: bool, architecture: str) -> None:
+    """It is the one that is built outside."""
+    target = tiny_model(architecture, scale=3.0)
+    outside = decoder_of(target, disturbed(target, 0.1), pack)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        decoder = decoder_of(target, disturbed(target, 0.1), pack)
+        assert bound(target, decoder) == bound(target, outside)
+    assert bound(target, decoder) == plain(target)
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat16", "double"])
+def test_another_dtype(kind: str) -> None:
+    """A packed decoder is a snapshot; any other asks for `refresh`."""
+    target = tiny_llama()
+    draft, before = disturbed(target, 0.1), plain(target)
+    packed, live = decoder_of(target, draft), decoder_of(target, draft, pack=False)
+    getattr(target, kind)()
+    getattr(draft, kind)()
+    assert bound(target, packed) == before, "a snapshot"
+    with pytest.raises(UserError, match=r"call refresh\(\)"):
+        bound(target, live)
+    for decoder in (packed, live):
+        decoder.refresh()
+        built = decoder_of(target, draft, decoder is packed)
+        assert bound(target, decoder) == bound(target, built), "rounded alike, which plain generate is not"
+
+
+@pytest.mark.parametrize("backend", ["eager", "flex_attention"])
+def test_another_attention_backend(backend: str) -> None:
+    target = tiny_llama()
+    draft, before = disturbed(target, 0.1), plain(target)
+    packed, live = decoder_of(target, draft), decoder_of(target, draft, pack=False)
+    target.set_attn_implementation(backend)
+    assert bound(target, packed) == before, "a snapshot"
+    with pytest.raises(UserError, match=r"call refresh\(\)"):
+        bound(target, live)
+    assert target.config._attn_implementation == backend
+    if backend == "eager":
+        live.refresh()
+        assert bound(target, live) == before
+    else:
+        with pytest.raises(UserError, match="attention backend"):
+            live.refresh()
 
 
 @pytest.fixture

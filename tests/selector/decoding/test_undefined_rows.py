@@ -261,3 +261,52 @@ def test_greedy_text_with_a_draft_that_overflows(verifier: str, target: HuggingF
     generation = decoder.generate([3, 4], 24)
     assert generation.tokens == plain
     assert generation.stats.undrafted > 0 < generation.stats.accepted
+
+
+@pytest.mark.parametrize("prompt", [[3], [3, 4, 5]], ids=["empty cache", "cache"])
+@pytest.mark.parametrize("pack", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("value", [NAN, INFINITY], ids=str)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_drafted_token_that_breaks_the_target(
+    value: float, dtype: torch.dtype, pack: bool, prompt: list[int]
+) -> None:
+    """In chains and branched trees: the target never emits it, so every text is plain generate's, and none is refused.
+
+    The draft's laws are flat, so that many trees hold the token, and rows above and beside it.
+    """
+    target = tiny_model("Llama", scale=3.0).to(dtype)
+    draft = copy.deepcopy(target)
+    with torch.no_grad():
+        target.get_input_embeddings().weight[60] = value
+        target.lm_head.weight[60] = 0
+        draft.lm_head.weight.mul_(0.01)
+    expected = target.generate(torch.tensor([prompt]), max_new_tokens=10, do_sample=False)[0, len(prompt) :].tolist()
+    assert 60 not in expected
+    pair = pair_of(HuggingFaceModel(target, pack=pack), HuggingFaceModel(draft, pack=pack))
+    for tree in (Expansion(1, 0, 3), Expansion(1, 2, 0), Expansion(2, 1, 2)):
+        decoder = Decoder(pair, "traversal", tree, draft_warp=(5.0, 1.0))
+        for seed in range(4):
+            assert decoder.generate(prompt, 10, Sampling(0.0), seed).tokens == expected
+
+
+@pytest.mark.parametrize("kind", ["Llama", "Mistral, sliding window"])
+@pytest.mark.parametrize("value", [NAN, INFINITY], ids=str)
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_broken_row_spoils_no_row_above_it(before: int, value: float, kind: str) -> None:
+    """A chain in one pass: the rows in front of the broken token 7 are those of a chain without it, also once kept."""
+    model = tiny_model(kind)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[7] = value
+    engine, alone = HuggingFaceModel(model), HuggingFaceModel(model)
+    for one in (engine, alone):
+        prefill(one, list(range(20, 20 + before)))
+    rows = engine.extend(torch.tensor([5, 6, 9, 7, 8]), range(-1, 4)).logits
+    expected = alone.extend(torch.tensor([5, 6, 9]), range(-1, 2)).logits
+    assert not rows[3:].isfinite().any()
+    torch.testing.assert_close(rows[:3], expected, atol=1e-4, rtol=1e-4)
+    texts = []
+    for one in (engine, alone):
+        one.keep(range(3))
+        texts.append(one.extend(torch.tensor([2]), [-1]).logits)
+    torch.testing.assert_close(*texts, atol=1e-4, rtol=1e-4)

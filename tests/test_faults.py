@@ -135,7 +135,7 @@ def test_distill(tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) ->
     for seed in range(2):
         texts.append((tmp_path / f"text-{seed}.safetensors", 40))
         save_file(sampled(seed), texts[-1][0])
-    row = {"temperature": 1.0, "task": "t", "acceptance": 0.5, "half_width": 0.1, "prompts": 2}
+    row = {"temperature": 1.0, "task": "t", "depth": 1, "acceptance": 0.5, "half_width": 0.1, "prompts": 2}
     monkeypatch.setattr(distillation, "load_target", lambda pair: (tiny_llama(layers=3, scale=1.0), None))
     monkeypatch.setattr(distillation, "_sample", lambda *arguments: texts)
     monkeypatch.setattr(distillation, "measure_draft", lambda folder, config: [row])

@@ -17,9 +17,11 @@ def train(data: Path, profile: Path, out: Path, train: TrainConfig) -> None:
         profile: pass times made by `ddte profile`.
         out: the run folder; an interrupted run goes on.
     """
+    from selector.artifacts import check_place
     from selector.latency import LatencyProfile
     from selector.training.fit import train as train_selectors
 
+    check_place("out", out)
     train_selectors(data, LatencyProfile.load(profile), train, out)
 
 
@@ -80,8 +82,10 @@ def export(run: Path, out: Path, metrics: Path | None = None) -> None:
         out: folder that gets one checkpoint a verifier.
         metrics: metrics.json of `ddte evaluate`, for the figures of the model cards.
     """
+    from selector.artifacts import check_place
     from selector.training.export import export as export_run
 
+    check_place("out", out)
     for folder in export_run(run, out, metrics):
         print(f"Checkpoint: {folder}")
 

@@ -17,6 +17,7 @@ from selector.errors import UserError
 from selector.features import HIDDEN
 
 TOLERANCE = 1e-3
+SURE = 5  # standard errors over roots that a mean may lie above its bound: labels are unbiased, not bounded
 
 
 @dataclass
@@ -132,15 +133,16 @@ def _check_finite(name: str, values: Tensor) -> None:
 
 
 def _check_bounds(name: str, labels: Tensor, depth: Tensor, slack: Tensor | int) -> None:
-    """Single labels lie at most `slack` times the depth above 1, their means at most the depth."""
+    """Single labels lie at most `slack` times the depth above 1, their means at most the depth but for noise."""
     upper = 1 + depth * slack
     bad = ((labels < 1 - TOLERANCE) | (labels > upper + TOLERANCE)).nonzero()
     if len(bad):
         row, half, action = bad[0].tolist()
         value, where = float(labels[row, half, action]), f"of row {row} for action {action}"
         raise UserError(_out_of_bounds(f"{name} {where}", value, int(upper[action])))
-    means = labels.double().mean((0, 1))
-    bad = (means > 1 + depth + TOLERANCE).nonzero()
+    roots = labels.double().mean(1)
+    means, errors = roots.mean(0), roots.std(0) / len(roots) ** 0.5  # the error of a single root is NaN
+    bad = (means > 1 + depth + TOLERANCE + SURE * errors).nonzero()
     if len(labels) and len(bad):
         action = int(bad[0])
         raise UserError(_out_of_bounds(f"mean {name} of action {action}", float(means[action]), 1 + int(depth[action])))

@@ -199,7 +199,7 @@ def test_flags_after_the_file_win(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_unknown_verb_and_missing_argument(capsys: pytest.CaptureFixture[str]) -> None:
     assert "decod" in refused(capsys, "decod")
-    assert "checkpoint" in refused(capsys, "decode", "--prompt", "Hello")
+    assert "run" in refused(capsys, "export", "--out", "x")
 
 
 def test_broken_prompt_line_is_named_by_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,6 +94,23 @@ def spoiled_labels(value: float) -> dict[str, torch.Tensor]:
     return labels
 
 
+@pytest.mark.parametrize(("spread", "accepted"), [(0.5, True), (0.0, False)])
+def test_a_mean_above_its_bound_is_refused_where_it_is_no_noise(tmp_path, spread, accepted):
+    """Labels of traversal are unbiased and not bounded: with few roots an honest mean may pass 1 + depth."""
+    records = []
+    for number in range(8):
+        labels = make_record(number).efficiency
+        depth = SPACE.expansions[5].max_depth
+        labels["traversal"][:, 5] = 1 + depth + 0.01 + (spread if number % 2 else -spread)
+        records.append(make_record(number, efficiency=labels))
+    write_dataset(tmp_path, records)
+    if accepted:
+        assert len(RootDataset.load(tmp_path)) == 8
+    else:
+        with pytest.raises(UserError, match="mean efficiency_traversal of action 5"):
+            RootDataset.load(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("changes", "word"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -164,7 +165,8 @@ def test_a_streamer_that_generates(target_llama: LlamaForCausalLM, draft_llama: 
         def end(self) -> None:
             pass
 
-    assert plain(target_llama, 0, **options, streamer=Nested()) == plain(target_llama, 0)
+    streamed = options | {"custom_generate": partial(ddte_generate, streamer=Nested())}
+    assert plain(target_llama, 0, **streamed) == plain(target_llama, 0)
     assert inner[1:]
     assert inner == [plain(target_llama, 1)] * len(inner)
 

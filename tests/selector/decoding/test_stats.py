@@ -33,15 +33,16 @@ class Clock:
 
 def test_the_sections_sum_is_the_time_that_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    pair: Any = SimpleNamespace(target=TableModel(6, 0), draft=TableModel(6, 1), end_ids=(), decode=str)
-    for name, seconds in (("target", 100), ("draft", 10)):
-        model = getattr(pair, name)
 
-        def slow(*arguments: Any, original: Any = model.extend, seconds: int = seconds, **options: Any) -> Any:
-            clock.wait(seconds)
-            return original(*arguments, **options)
+    class Slow(TableModel):
+        seconds = 0
 
-        model.extend = slow
+        def extend(self, *arguments: Any, **options: Any) -> Any:
+            clock.wait(self.seconds)
+            return super().extend(*arguments, **options)
+
+    pair: Any = SimpleNamespace(target=Slow(6, 0), draft=Slow(6, 1), end_ids=(), decode=str)
+    pair.target.seconds, pair.draft.seconds = 100, 10
     stats = DecodeStats()
     consumer = 0.0
     start = clock.now

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from functools import cache
@@ -114,7 +114,9 @@ def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`; the file or folder made there takes its name at the end of the block.
 
     So a reader never sees half of it. The folders above are made if need be. A folder replaces none but an empty one.
+    Where `path` is a link, what it leads to is written. An OSError names a file.
     """
+    path = path.resolve() if path.is_symlink() else path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(PARTIAL.format(path.name))
     _remove(temporary)
@@ -125,6 +127,9 @@ def atomic_write(path: Path) -> Iterator[Path]:
                 _remove(torn)
             path.rmdir()
         os.replace(temporary, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a write that fails names none
+        raise
     finally:
         _remove(temporary)
 
@@ -173,9 +178,10 @@ def _locked(path: Path, wait: bool) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def claim_folder(field: str, folder: Path, mark: str = "") -> bool:
+def claim_folder(field: str, folder: Path, mark: str = "", beside: Collection[str] = ()) -> bool:
     """Whether `folder` holds work to go on with, known by its file `mark`; False for a new or an empty folder.
 
+    What is named in `beside` may lie there.
     Raises UserError for a folder of anything else, for a file, and for a place that cannot be written to.
     """
     if mark and (folder / mark).exists():
@@ -185,7 +191,7 @@ def claim_folder(field: str, folder: Path, mark: str = "") -> bool:
         return False
     if not folder.is_dir():
         raise UserError(f"{field} is {str(folder)!r}, which is a file: give a new or an empty folder.")
-    if not all(map(_is_partial, folder.iterdir())):
+    if not all(_is_partial(path) or path.name in beside for path in folder.iterdir()):
         raise UserError(f"{field} is {str(folder)!r}, which holds other files: give a new or an empty folder.")
     return False
 

@@ -128,6 +128,11 @@ def bench_decode(
     """
     fixed_tree(config.decode.policy)
     get_verifier(verifier)
+    for name, count in (("steps", steps), ("texts", texts)):
+        if count < 1:
+            raise UserError(f"{name} is {count}: give 1 or more.")
+    if until_width is not None and not until_width > 0:
+        raise UserError(f"until_width is {until_width}: give a number above 0.")
     if json:
         check_file("json", json)
     chosen = load_prompts(list(prompts), prompts_per_task)
@@ -139,8 +144,6 @@ def bench_decode(
         raise UserError(f"checkpoint names {str(twice)!r} twice: give each folder once.")
     if not folders and not expansions:
         raise UserError("checkpoint and static are empty: name a selector's checkpoint or an expansion to measure.")
-    if steps < 1 or texts < 1:
-        raise UserError(f"steps is {steps} and texts is {texts}: give 1 or more of each.")
     checkpoints = [SelectorCheckpoint.load(folder) for folder in folders]
     warp = shared_warp(checkpoints)
     times = LatencyProfile.load(profile) if profile else None

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from hashlib import sha256
 from io import SEEK_END, FileIO
 from pathlib import Path
@@ -24,6 +25,8 @@ from selector.errors import UserError, first_line
 
 STDIN = "-"
 ROW_START = re.compile(rb'\{"id": "(?:[^"\\]|\\.)*", "prompt": "[0-9a-f]{64}"')
+ROW_PARTS = [r"\{", *'"id": "', r'(?:[^"\\]|\\.)*(?:\\\Z)?', *'", "prompt": "', *["[0-9a-f]"] * 64, '"']  # of ROW_START
+ROW_CUT = re.compile(reduce(lambda rest, part: rf"(?:{part}{rest}|\Z)", reversed(ROW_PARTS), "").encode())
 
 
 def read_prompts(source: str, stdin: TextIO | None = None) -> list[Prompt]:
@@ -58,8 +61,8 @@ class Answers:
         self._kept: list[bytes] = []
         content = self.path.read_bytes() if self.path.exists() else b""
         *lines, torn = content.split(b"\n")
-        if torn and not lines and not ROW_START.match(torn):
-            lines = [torn]  # no row that was cut off while it was written, so it must not be dropped
+        if torn and not (ROW_CUT if lines else ROW_START).match(torn):
+            lines.append(torn)  # no row that was cut off while it was written, so it must not be dropped
         for number, line in enumerate(lines, 1):
             self._read(line, number)
         self._stale = content != b"".join(line + b"\n" for line in self._kept)

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
+from types import FrameType
 from typing import Any
 
 from jsonargparse import Namespace
@@ -74,12 +75,12 @@ def main(argv: list[str] | None = None) -> int:
     if isinstance(verb, Group):
         names, verb = [parsed.verb, parsed[parsed.verb].verb], verb.verbs[parsed[parsed.verb].verb]
     command = " ".join(["ddte", *names])
-    way_on = ""
+    resumed = parsed.verb in RESUMED or (parsed.verb == "decode" and parsed.decode.prompts)
+    way_on = "; the same command goes on from here" if resumed else ""
+    interrupted = f"{command}: interrupted{way_on}."
     try:
-        with _one_line_warnings(), _stopped_by_signals():
+        with _one_line_warnings(), _stopped_by_signals(interrupted):
             flags = _flags(parser, parsed, names)
-            if parsed.verb in RESUMED or (flags.get("prompts") and parsed.verb == "decode"):
-                way_on = "; the same command goes on from here"
             code = verb.run(**{name: flags[name] for name in inspect.signature(verb.run).parameters})
         sys.stdout.flush()
         return int(code or 0)
@@ -87,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{command}: {error}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, Stopped) as stop:
-        print(f"{command}: interrupted{way_on}.", file=sys.stderr)
+        print(interrupted, file=sys.stderr)
         return stop.exit_code if isinstance(stop, Stopped) else 128 + signal.SIGINT
     except BrokenPipeError:
         # Who read the output is gone; what is still buffered must not fail once more at the interpreter's end.
@@ -113,10 +114,18 @@ def _flags(parser: Parser, parsed: Namespace, names: list[str]) -> dict[str, Any
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """SIGINT and SIGTERM raise `Stopped` inside."""
+def _stopped_by_signals(interrupted: str) -> Iterator[None]:
+    """SIGINT and SIGTERM raise `Stopped` inside; while a module is imported they say `interrupted` and end the process.
 
-    def stop(number: int, frame: object) -> None:
+    The C++ code of a module that imports others, as torch's, aborts the process for an exception there.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+                os.write(2, f"{interrupted}\n".encode())
+                os._exit(128 + number)
+            frame = frame.f_back
         raise Stopped(number)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn, get_type_hints
 
 import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]
+from jsonargparse.typing import register_type
 
 from selector.config import Config
 from selector.shipped import find
@@ -22,6 +23,16 @@ GIVEN: set[str | int] = {
     "config",
     "config_file",
 }  # parameters of a verb's function that are no flags of its own
+
+
+def _path(text: str) -> Path:
+    """A flag's path; an empty one would be the folder that the command is run in."""
+    if not text:
+        raise ValueError("a path is empty")
+    return Path(text)
+
+
+register_type(Path, str, _path, type_check=isinstance)
 
 
 class Verb(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from warnings import warn
 
 from selector.config import Config, EvaluateConfig, TrainConfig
 from selector.errors import UserError
@@ -67,7 +68,11 @@ def evaluate(
     for one in runs:
         one.check_data(own.manifest)
     if test_data:
-        rows = evaluate_selectors(checkpoints, RootDataset.load(test_data), times, evaluate, out, training=own)
+        test = RootDataset.load(test_data)
+        scored, trained = set(test.prompt_ids), {name for one in runs for name in one.splits.train}
+        if seen := len(scored & trained):
+            warn(f"{seen} of the {len(scored)} prompts of test_data are training prompts of the run.", stacklevel=2)
+        rows = evaluate_selectors(checkpoints, test, times, evaluate, out, training=own)
     else:
         rows = evaluate_selectors(checkpoints, own, times, evaluate, out, test_prompts=runs[0].splits.test)
     print_rows(rows)

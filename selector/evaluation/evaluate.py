@@ -149,6 +149,8 @@ def split(
     test = dataset.subset([row for row, prompt in enumerate(dataset.prompt_ids) if prompt in scored])
     if not len(test):
         raise UserError("test prompts are not in the data set: evaluate on the run's own data, or on a whole test set.")
+    if not len(train) and training is not None:
+        raise UserError("test_data holds every prompt of the training data: give prompts that nothing was trained on.")
     if not len(train):
         raise UserError("training prompts are missing: give the data set that the static trees can be chosen on.")
     if training is not None and training.manifest.action_space != dataset.manifest.action_space:

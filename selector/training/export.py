@@ -67,13 +67,14 @@ def export(run_folder: Path | str, out_folder: Path | str, metrics: Path | None 
     """Write `out_folder/<verifier>/` for each selector of a run, with a model card.
 
     `metrics`, a `metrics.json` of `ddte evaluate`, puts the held-out figures into the cards. All selectors and
-    all output folders are checked before the first is written.
+    all output folders are checked before the first is written; `out_folder` may hold other checkpoints alone.
     """
     run, out = RunFolder(Path(run_folder)), Path(out_folder)
     selectors = {verifier: run.selector(verifier) for verifier in run.verifiers}
     rows = _metric_rows(metrics, list(selectors.values())) if metrics else None
     cards = {verifier: model_card(selector.config, rows) for verifier, selector in selectors.items()}
     with sole_writer("out", out):
+        claim_folder("out", out, beside={*selectors, *(file.parent.name for file in out.glob("*/model.safetensors"))})
         there = {verifier for verifier, selector in selectors.items() if _is_exported(selector, out / verifier)}
         left = [verifier for verifier in selectors if verifier not in there] or list(selectors)
         for verifier in left:

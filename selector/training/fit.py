@@ -34,7 +34,7 @@ from selector.training.progress import EpochProgress, print_gaps, print_results,
 from selector.training.run_folder import RunFolder, open_run
 from selector.training.selection import keep_best
 from selector.training.splits import split_prompts
-from selector.training.state import read_state
+from selector.training.state import WholeStates, read_state
 
 
 def train(
@@ -152,6 +152,7 @@ def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: Tra
             deterministic="warn",
             logger=loggers,
             callbacks=[*_callbacks(folder, config), progress],
+            plugins=[WholeStates()],
             default_root_dir=folder,
             log_every_n_steps=1,
             num_sanity_val_steps=0,

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from selector.artifacts import write_bytes
 from selector.errors import UserError
 
 PARTS = ("state_dict", "callbacks", "optimizer_states", "loops", "epoch", "global_step")
+
+
+class WholeStates(TorchCheckpointIO):
+    """Lightning's states written whole or not at all; its own way copies them from the temporary folder's disk."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Write a state; an OSError where the disk is full leaves the state before it."""
+        content = io.BytesIO()
+        torch.save(checkpoint, content)
+        write_bytes(Path(path), content.getvalue())
 
 
 def read_state(path: Path, module: pl.LightningModule) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -183,6 +184,23 @@ def test_what_is_written_is_whole_or_absent(tmp_path: Path, kind: str) -> None:
         with pytest.raises(OSError, match="not empty"):
             write("three")
         assert list(files(path.parent).values()) == [b"two"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_write_goes_through_a_link(tmp_path: Path, kind: str) -> None:
+    goal, link = tmp_path / "elsewhere" / "x", tmp_path / "link"
+    link.symlink_to(goal)
+    for _ in range(2):  # of a folder, the second time an empty one
+        with atomic_write(link) as temporary:
+            temporary.mkdir() if kind == "folder" else temporary.write_text("new")
+        assert link.is_symlink()
+        assert goal.is_dir() if kind == "folder" else goal.read_text() == "new"
+        assert [path.name for path in goal.parent.iterdir()] == ["x"]
+
+
+def test_a_write_without_room_names_its_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"No space left on device: '.*rows\.json'"), atomic_write(tmp_path / "rows.json"):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_torn_writes_alone_leave_a_folder_new(tmp_path: Path) -> None:

@@ -53,6 +53,10 @@ def test_exit_codes(ratios: list[float | None], required: float | None, code: in
         (["--json", "/"], "which is a folder"),
         (["--checkpoint", '["one", "two", "one"]'], "'one' twice"),
         (["--evaluate.level", "95"], "evaluate.level is 95"),
+        (["--until_width", "-1"], "until_width is -1.0"),
+        (["--until_width", "0"], "until_width is 0.0"),
+        (["--steps", "0"], "steps is 0"),
+        (["--texts", "0"], "texts is 0"),
     ],
 )
 def test_refused_before_the_models_are_loaded(

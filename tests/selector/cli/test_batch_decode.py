@@ -159,6 +159,42 @@ def test_a_file_without_a_final_line_feed_is_never_overwritten(tmp_path: Path, c
     assert out.read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    "content", [b'{"my": "own notes"}', b"hello", b'{"id": "c", "text": "unfin', b'{"id": 3}', b"\xff"]
+)
+def test_a_foreign_last_line_after_rows_is_never_dropped(tmp_path: Path, content: bytes) -> None:
+    source, out = prompts_file(tmp_path, a="one two", b="three"), tmp_path / "out.jsonl"
+    answer_all(source, out)
+    before = out.read_bytes() + content
+    out.write_bytes(before)
+    with pytest.raises(UserError, match="its line 3 is no row"):
+        answer_all(source, out)
+    assert out.read_bytes() == before
+
+
+def test_every_cut_of_a_later_row_goes_on(tmp_path: Path) -> None:
+    """Also inside an escape of its id, and inside a letter of several bytes."""
+    out = tmp_path / "out.jsonl"
+    answer_all(prompts_file(tmp_path, a="one"), out)
+    first = out.read_bytes()
+    answer_all(prompts_file(tmp_path, **{'q"\\ü': "two"}), out)
+    whole = out.read_bytes()
+    for size in range(len(first), len(whole)):
+        out.write_bytes(whole[:size])
+        assert Answers(out, SETTINGS).done.keys() == {"a"}
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    """To a file that is not there yet, and to one whose last row was cut off."""
+    source, out, link = prompts_file(tmp_path, a="one", b="two"), tmp_path / "out.jsonl", tmp_path / "link.jsonl"
+    link.symlink_to(out.name)
+    for _ in range(2):
+        assert answer_all(source, link) == 0
+        assert link.is_symlink()
+        assert [row["id"] for row in rows_of(out)] == ["a", "b"]
+        out.write_bytes(out.read_bytes()[:-20])
+
+
 def test_every_cut_of_the_file_goes_on_or_is_left_alone(tmp_path: Path) -> None:
     """Cut in its first row before it can be known as ours, it is refused and stays; cut anywhere else, it goes on."""
     source, whole = prompts_file(tmp_path, a="one two", b="ü three"), tmp_path / "whole.jsonl"

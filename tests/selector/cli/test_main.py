@@ -149,6 +149,29 @@ def test_only_resumable_verbs_say_that_they_go_on(
     assert ("goes on" in error) == goes_on
 
 
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_during_an_import_ends_the_process_without_an_exception_in_it(
+    tmp_path: Path, name: str, code: int
+) -> None:
+    """A module's C++ code cannot let it pass; here one that would swallow it stands for that."""
+    module = (
+        f"import os, signal\ntry:\n    os.kill(os.getpid(), signal.{name})\nexcept BaseException:\n    os.abort()\n"
+    )
+    (tmp_path / "heavy.py").write_text(module)
+    call = (
+        "import sys\nfrom selector.cli.main import VERBS, main\n"
+        "def run(out: str):\n    import heavy\n"
+        "VERBS['generate'] = VERBS['generate']._replace(run=run)\nsys.exit(main(['generate', '--out', 'x']))"
+    )
+    path = os.pathsep.join([str(tmp_path), str(CONFIG.parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-c", call], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (
+        code, "ddte generate: interrupted; the same command goes on from here.\n"
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("verb", "goes_on"), [("generate", True), ("profile", False)])
 def test_a_disk_that_takes_nothing_more_is_one_sentence(
     verb: str, goes_on: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

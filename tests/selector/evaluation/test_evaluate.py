@@ -218,6 +218,8 @@ def test_splits_without_prompts_are_refused(tmp_path: Path, profile: LatencyProf
     for prompts, message in ((["nobody"], "test prompts"), (None, "training prompts")):
         with pytest.raises(UserError, match=message):
             evaluate([], dataset, profile, CONFIG, tmp_path, test_prompts=prompts)
+    with pytest.raises(UserError, match="test_data holds every prompt of the training data"):
+        evaluate([], dataset, profile, CONFIG, tmp_path, training=dataset)
     smaller = make_dataset(seed=3)
     smaller.manifest.action_space = tuple(ActionSpace(2, 1, 3).limits)
     smaller.prompt_ids = ["other"] * len(smaller)

@@ -73,6 +73,18 @@ def test_occupied_folders_and_unfinished_runs_are_refused(finished, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def test_checkpoints_lie_in_a_folder_of_checkpoints_alone(finished, tmp_path):
+    run, _ = finished
+    with pytest.raises(UserError, match="holds other files"):
+        export(run.path, run.path.parent / "data")
+    assert not (run.path.parent / "data" / "naive").exists()
+    (tmp_path / "empty").mkdir()
+    export(run.path, tmp_path / "empty")
+    (tmp_path / "empty" / "naive").rename(tmp_path / "empty" / "other")
+    export(run.path, tmp_path / "empty")
+    assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == ["naive", "other"]
+
+
 @pytest.mark.parametrize(
     ("rows", "word"),
     [

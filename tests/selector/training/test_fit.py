@@ -1,9 +1,11 @@
 """Training on synthetic data: it learns what there is, and no more."""
 
+import errno
 import io
 import json
 import shutil
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -270,6 +272,27 @@ def test_the_gap_is_told_before_training(tmp_path):
     text = output.getvalue()
     assert text.index("oracle gap") < text.index("Selectors on validation prompts")
     assert "naive: the best action a root" in text
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_state_leaves_one_to_go_on_from(tmp_path, monkeypatch):
+    write_dataset(tmp_path / "data", prompts=6, roots=2)
+    config, written, whole = replace(CONFIG, max_epochs=3), [], Path.write_bytes
+
+    def full(path, content):
+        written.append("last.ckpt" in path.name)
+        if sum(written) == 2:
+            whole(path, content[: len(content) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(path, content)
+
+    train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "whole", QUIET)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(UserError, match=r"out is '.*run', where writing failed .*last\.ckpt"):
+            train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
+    train(tmp_path / "data", COSTLY_DRAFT, config, tmp_path / "run", QUIET)
+    states = [RunFolder(tmp_path / run).selector("naive").network.state_dict() for run in ("run", "whole")]
+    assert all(torch.equal(tensor, states[1][key]) for key, tensor in states[0].items())
 
 
 def test_a_damaged_state_is_refused(tmp_path, monkeypatch):

@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
     if isinstance(verb, Group):
         names, verb = [parsed.verb, parsed[parsed.verb].verb], verb.verbs[parsed[parsed.verb].verb]
     command = " ".join(["ddte", *names])
-    resumed = parsed.verb in RESUMED or (parsed.verb == "decode" and parsed.decode.prompts)
+    resumed = parsed.verb in RESUMED or (parsed.verb == "decode" and parsed.decode.get("prompts"))
     way_on = "; the same command goes on from here" if resumed else ""
     interrupted = f"{command}: interrupted{way_on}."
     try:

@@ -13,6 +13,7 @@ from selector.config import PairConfig, check_draft_warp
 from selector.decoding.checks import check_branches, check_call, check_length, check_tokens, token_ids
 from selector.decoding.generation import Generation, Step
 from selector.decoding.guard import PLAIN, Guard
+from selector.decoding.pass_times import foreign_times
 from selector.decoding.policies import FixedPolicy, Policy, SelectorPolicy, fixed_tree
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import DecodeStats, Stopwatch
@@ -107,7 +108,8 @@ class Decoder:
         """A decoder with a loaded selector; `profile` holds this machine's pass times, for the guard as well.
 
         `head` is one of `HEADS`, a tree (K, L1, L2) in place of the selector's choice, or `auto`: then a selector
-        that did not pay in training gives way to its best static tree, which the decoder's `policy` says.
+        that did not pay in training gives way to its best static tree, which the decoder's `policy` says. Without a
+        profile the checkpoint's pass times decide, with a warning where they are another machine's.
         """
         chosen: Policy
         if profile is not None:
@@ -118,6 +120,8 @@ class Decoder:
             checkpoint.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
             replaced = head == "auto" and not checkpoint.beats_static
             chosen = FixedPolicy(checkpoint.best_static) if replaced else SelectorPolicy(checkpoint, profile, head)
+        if profile is None and (foreign := foreign_times(checkpoint.profile, pair)):
+            warnings.warn(foreign, stacklevel=2)
         watch = Guard(profile or checkpoint.profile, isinstance(chosen, SelectorPolicy)) if guard else None
         return cls(pair, checkpoint.config.verifier, chosen, checkpoint.config.draft_warp, watch)
 

@@ -6,11 +6,15 @@ from collections.abc import Callable
 from typing import Literal
 
 from selector.artifacts import content_hash
-from selector.decoding.profiling import describe_machine, measure_profile
+from selector.decoding.profiling import describe_machine, machine_kind, measure_profile
 from selector.engine.embedded import cache_folder
 from selector.engine.huggingface import Pair
 from selector.latency import LatencyProfile
 
+FOREIGN = (
+    "the checkpoint's pass times are of another machine or type ({theirs}), not of this one ({here}), and decide which "
+    "trees pay: measure this machine's with `ddte profile`, and give them as the profile."
+)
 TRIES = 3  # a profile that other work disturbed is measured again
 
 
@@ -44,3 +48,12 @@ def machine_profile(
     path.parent.mkdir(parents=True, exist_ok=True)
     profile.save(path)
     return profile
+
+
+def foreign_times(profile: LatencyProfile, pair: Pair) -> str | None:
+    """A sentence where a profile was measured on another device, with other threads or in another type; else None."""
+    here = machine_kind(pair)
+    if all(profile.machine.get(name) == value for name, value in here.items()):
+        return None
+    theirs = ", ".join(str(profile.machine.get(name, "unknown")) for name in here)
+    return FOREIGN.format(theirs=theirs, here=", ".join(map(str, here.values())))

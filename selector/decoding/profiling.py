@@ -89,16 +89,20 @@ def fitting_contexts(pair: Pair, contexts: Sequence[int], room: int) -> list[int
 
 def describe_machine(pair: Pair) -> dict[str, Any]:
     """What a profile was measured on."""
-    device = pair.target.device
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     return {
-        "device": f"{device.type} ({name})",
-        "threads": torch.get_num_threads(),
-        "dtype": str(pair.dtype).removeprefix("torch."),
+        **machine_kind(pair),
         "target": pair.target.fingerprint,
         "draft": pair.draft.fingerprint,
         "versions": versions(),
     }
+
+
+def machine_kind(pair: Pair) -> dict[str, Any]:
+    """What pass times depend on beside the models: `device`, `threads`, `dtype`."""
+    device = pair.target.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
+    dtype = str(pair.dtype).removeprefix("torch.")
+    return {"device": f"{device.type} ({name})", "threads": torch.get_num_threads(), "dtype": dtype}
 
 
 def _processor() -> str:

@@ -30,7 +30,7 @@ def letters(tokens: list[int]) -> str:
 
 
 def pair_of(target: Any, draft: Any, end_ids: tuple[int, ...] = ()) -> Any:
-    return SimpleNamespace(target=target, draft=draft, end_ids=end_ids, decode=letters)
+    return SimpleNamespace(target=target, draft=draft, end_ids=end_ids, decode=letters, dtype=torch.float32)
 
 
 def plain_greedy(model: LlamaForCausalLM, prompt: list[int], count: int, end_id: int | None = None) -> list[int]:
@@ -209,7 +209,7 @@ def test_table_models_decode() -> None:
 )
 def test_a_selector_that_did_not_pay_gives_way_to_its_static_tree(ratio: float, head: Any, policy: type) -> None:
     checkpoint = make_checkpoint(metrics={"validation_ratio_to_static": ratio}, best_static=(2, 1, 1))
-    models = [SimpleNamespace(fingerprint=name) for name in ("t", "d")]
+    models = [SimpleNamespace(fingerprint=name, device=torch.device("cpu")) for name in ("t", "d")]
     decoder = Decoder.with_selector(pair_of(*models), checkpoint, head=head)
     assert isinstance(decoder.policy, policy)
     assert decoder.guard is not None
@@ -220,7 +220,7 @@ def test_a_selector_that_did_not_pay_gives_way_to_its_static_tree(ratio: float, 
 
 def test_a_tree_takes_the_place_of_the_selector() -> None:
     checkpoint = make_checkpoint(best_static=(2, 1, 1))
-    models = [SimpleNamespace(fingerprint=name) for name in ("another t", "d")]
+    models = [SimpleNamespace(fingerprint=name, device=torch.device("cpu")) for name in ("another t", "d")]
     decoder = Decoder.with_selector(pair_of(*models), checkpoint, head="(2, 0, 1)")
     assert isinstance(decoder.policy, FixedPolicy)
     assert decoder.policy.expansion == (2, 0, 1)

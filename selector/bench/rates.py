@@ -11,7 +11,7 @@ import numpy as np
 
 from selector.bench.coin import DECODING, StepArm, StepRecord
 from selector.bench.texts import TextArm
-from selector.statistics import Floats, Interval, percentile_interval, resample_counts
+from selector.statistics import Floats, Interval, percentile_interval, prompt_sums, resample_counts
 
 MODEL_PASSES = tuple(DECODING.index(name) for name in ("draft", "target"))
 
@@ -37,11 +37,9 @@ def step_sums(records: Sequence[StepRecord], arm: int, prompts: int) -> Sums:
     seconds = np.array([sum(record.seconds) + record.charge for record in mine])
     tokens = np.array([record.tokens for record in mine], dtype=np.float64)
     expected = np.array([record.expected for record in mine])
-
-    def by_prompt(values: Floats) -> Floats:
-        return np.bincount(place, values, prompts).astype(np.float64)
-
-    return Sums(by_prompt(tokens), by_prompt(seconds), by_prompt(expected), by_prompt(_steady(mine, seconds)))
+    return Sums(
+        *(prompt_sums(values, place, prompts) for values in (tokens, seconds, expected, _steady(mine, seconds)))
+    )
 
 
 def _steady(records: Sequence[StepRecord], seconds: Floats) -> Floats:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from transformers.generation.streamers import BaseStreamer
 
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair
 from selector.engine.reading_draft import reads_target
 from selector.engine.reference_generate import assistant, transformers_generate
+from selector.engine.timing import Timer
 from selector.errors import first_line
 
 PLAIN, ASSISTED, LOOKUP = "plain", "assisted", "prompt lookup"
@@ -46,25 +45,18 @@ class TextArm:
 class FirstToken(BaseStreamer):
     """A streamer that notes when the first new token came; what is handed over first is the prompt."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._calls = device, 0
+    def __init__(self, timer: Timer) -> None:
+        self._timer, self._calls = timer, 0
         self.at, self.tokens = 0.0, 0
 
     def put(self, value: Any) -> None:
         """Note the time of the second call, and how many tokens it brought."""
         self._calls += 1
         if self._calls == 2:
-            self.at, self.tokens = now(self._device), value.numel()
+            self.at, self.tokens = self._timer.now(), value.numel()
 
     def end(self) -> None:
         """Nothing is left to do."""
-
-
-def now(device: torch.device) -> float:
-    """Seconds, after the device has finished its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 def text_arms(pair: Pair, assisted: bool, lookup: bool) -> list[TextArm]:
@@ -92,8 +84,8 @@ def write_text(
     arm: TextArm, pair: Pair, prompt: Sequence[int], sampling: Sampling, seed: int, count: int, place: tuple[int, int]
 ) -> None:
     """One text of an arm, timed after its first token. What it raises is kept as a failure, and the bench goes on."""
-    device = pair.target.device
-    streamer = FirstToken(device)
+    timer = Timer(pair.target.device)
+    streamer = FirstToken(timer)
     try:
         tokens = arm.run(prompt, count, sampling, seed, streamer)
     except Exception as error:
@@ -101,4 +93,4 @@ def write_text(
         return
     arm.texts[place] = tokens
     if len(tokens) > streamer.tokens:
-        arm.runs[place] = len(tokens) - streamer.tokens, now(device) - streamer.at
+        arm.runs[place] = len(tokens) - streamer.tokens, timer.now() - streamer.at

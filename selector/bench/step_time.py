@@ -22,7 +22,7 @@ from selector.decoding.stats import DecodeStats
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.huggingface import Pair, load_pair
-from selector.statistics import percentile_interval, resample_counts
+from selector.statistics import Interval, percentile_interval, resample_counts
 from selector.trees.expansion import Expansion
 
 STEP_SECTIONS = ("draft", "target", "verify", "cache", "selector", "other")
@@ -124,6 +124,6 @@ def step_table(rows: Sequence[dict[str, Any]], title: str) -> Table:
     for heading in ("section", "transformers, ms", "ddte, ms", "ratio"):
         table.add_column(heading, no_wrap=True)
     for row in rows:
-        ratio = f"{row['ratio']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+        ratio = f"{Interval(row['ratio'], row['low'], row['high']):.2f}"
         table.add_row(row["section"], f"{row['transformers_ms']:.2f}", f"{row['ddte_ms']:.2f}", ratio)
     return table

@@ -1,4 +1,4 @@
-"""Shape of a drafted tree: integers only."""
+"""Shape of a tree: integers only."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Topology:
-    """Nodes in breadth-first order: node 0 is the root, a parent stands before its children.
+    """Nodes of a tree: node 0 is the root, a parent stands before its children.
 
     Attributes:
         parents: parent of each node; -1 for the root.
         depths: depth of each node; 0 for the root.
         children: `children[u]` lists the child nodes of `u` in branch order, **with multiplicity**: one entry
-            for each branch that passes through. Trunk nodes have one entry, leaves none.
+            for each branch that passes through. Trunk nodes have one entry, leaves none. A copied node is no entry
+            of its parent, except where it was drafted, too.
 
-    A level is drafted from as a whole, except below a node whose draft row is no distribution. Without such nodes all
-    leaves have the same depth, and inner nodes are the first `num_inner` nodes.
+    Without copied nodes the order is breadth-first: a level is drafted from as a whole, except below a node whose draft
+    row is no distribution. Without such nodes either all leaves have the same depth, and inner nodes are the first
+    `num_inner` nodes.
     """
 
     parents: list[int] = field(default_factory=lambda: [-1])
@@ -29,17 +31,21 @@ class Topology:
 
     @property
     def num_inner(self) -> int:
-        """Number of nodes with a child."""
+        """Number of nodes with a drafted child."""
         return sum(1 for entries in self.children if entries)
 
     def add(self, parent: int) -> int:
-        """Append a new node below `parent` (one branch passes through it) and return it."""
-        node = len(self.parents)
+        """Append a new drafted node below `parent` (one branch passes through it) and return it."""
+        node = self.add_copied(parent)
+        self.children[parent].append(node)
+        return node
+
+    def add_copied(self, parent: int) -> int:
+        """Append a new node below `parent` that no branch passes through (yet) and return it."""
         self.parents.append(parent)
         self.depths.append(self.depths[parent] + 1)
         self.children.append([])
-        self.children[parent].append(node)
-        return node
+        return len(self.parents) - 1
 
     def path(self, node: int) -> list[int]:
         """Nodes from the root's child down to `node`; empty for the root."""
@@ -50,7 +56,7 @@ class Topology:
         return nodes[::-1]
 
     def distinct_children(self, node: int) -> list[int]:
-        """Child nodes in order of first appearance."""
+        """Drafted child nodes in order of first appearance."""
         return list(dict.fromkeys(self.children[node]))
 
 
@@ -76,6 +82,17 @@ def _extend(topology: Topology, tokens: list[int], ends: Sequence[int], step: Se
             reached[end, token] = topology.add(end)
             tokens.append(token)
     return [reached[pair] for pair in zip(ends, step, strict=True)]
+
+
+def add_chain(topology: Topology, tokens: list[int], chain: Sequence[int]) -> tuple[int, ...]:
+    """Nodes of a chain copied from the root on, added to the tree where nobody drafted them."""
+    nodes = [0]
+    for token in chain:
+        same = [child for child in topology.children[nodes[-1]] if tokens[child] == token]
+        if not same:
+            tokens.append(token)
+        nodes.append(same[0] if same else topology.add_copied(nodes[-1]))
+    return tuple(nodes[1:])
 
 
 def prefix_of(topology: Topology, tokens: Sequence[int], node: int) -> tuple[int, ...]:

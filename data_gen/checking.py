@@ -112,10 +112,9 @@ def check_monotone(verifier: str, labels: Tensor, space: ActionSpace) -> None:
 
 def deeper(space: ActionSpace) -> list[tuple[int, int]]:
     """Each action after the one whose branches, or whose chain, are shorter by one token."""
-    number = {expansion: action for action, expansion in enumerate(space.expansions)}
     return [
-        (number[Expansion(branches, trunk, length - 1).canonical()], action)
-        for (branches, trunk, length), action in number.items()
+        (space.index(Expansion(branches, trunk, length - 1)), action)
+        for action, (branches, trunk, length) in enumerate(space.drafted)
         if length
     ]
 

@@ -57,12 +57,13 @@ def estimate(config: Config, num_units: int, folder: Path) -> Estimate:
 
 
 def count_actions(space: ActionSpaceConfig) -> int:
-    """Canonical expansions of the space, `len(ActionSpace(...))`, without listing them.
+    """Canonical expansions of the space, `len(ActionSpace(...))`, without listing the drafted ones.
 
     Raises UserError for a space that is empty, or larger than any model could label.
     """
-    branches, trunk, length = ActionSpace(*space.limits).limits
-    actions = (trunk + length + 1) + (branches - 1) * (trunk + 1) * length
+    whole = ActionSpace(*space.limits)
+    branches, trunk, length = whole.limits
+    actions = (trunk + length + 1) + (branches - 1) * (trunk + 1) * length + len(whole.copies)
     if actions > MAX_ACTIONS:
         raise UserError(
             f"action_space is ({branches}, {trunk}, {length}), which has {actions} expansions: "

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from selector.training.export import export
     from selector.training.fit import train
     from selector.training.run_folder import RunFolder
-    from selector.trees.expansion import Expansion
+    from selector.trees.expansion import CopyExpansion, Expansion
 
     __version__: str
 
 PLACES = {
     "Config": "selector.config:Config",
+    "CopyExpansion": "selector.trees.expansion:CopyExpansion",
     "Decoder": "selector.decoding.decoder:Decoder",
     "Expansion": "selector.trees.expansion:Expansion",
     "LatencyProfile": "selector.latency:LatencyProfile",
@@ -55,6 +56,7 @@ PLACES = {
 
 __all__ = [
     "Config",
+    "CopyExpansion",
     "Decoder",
     "Expansion",
     "LatencyProfile",

@@ -19,9 +19,13 @@ PAPER_SETTINGS: tuple[tuple[float, float], ...] = (
     (0.2, 1.0), (0.4, 1.0), (0.6, 1.0), (0.8, 1.0), (1.0, 1.0), (1.2, 1.0), (1.0, 0.9), (1.0, 0.99),
 )  # fmt: skip
 EMBEDDED_TARGET = "embedded"
+LONGEST_COPY = 16  # tokens
 LARGEST_SEED = 2**32 - 2  # of training: the validation cut takes the next one, and 32 bits are the limit there
 Logger = Literal["csv", "wandb", "tensorboard"]
 Inputs = Literal["all", "root"]
+Tree = tuple[int, int, int]
+Limits = Tree | tuple[int, int, int, tuple[int, ...], tuple[Tree, ...], tuple[Tree, ...]]
+"""What `ActionSpace` takes: `(K, L1, L2)`, and where something is copied also `copied`, `beside` and `below`."""
 
 
 def check_sampling(temperature: Any, top_p: Any, top_k: Any = 0, section: str = "") -> None:
@@ -77,6 +81,25 @@ def _check_distinct(name: str, values: Sequence[str]) -> None:
         raise UserError(f"{name} is {values}: name one or more, each once.")
 
 
+def check_copies(
+    section: str, copied: Sequence[int], beside: Sequence[Sequence[int]], below: Sequence[Sequence[int]]
+) -> None:
+    """Raise UserError for copied lengths, and trees beside and below copied chains, that are no actions."""
+    if len(set(copied)) < len(copied) or not all(1 <= length <= LONGEST_COPY for length in copied):
+        raise UserError(f"{section}.copied is {list(copied)}: give lengths from 1 to {LONGEST_COPY}, each once.")
+    for name, trees in (("beside", beside), ("below", below)):
+        if trees and not copied:
+            raise UserError(f"{section}.{name} has trees and {section}.copied is empty: give lengths to copy, as [8].")
+        for tree in trees:
+            if len(tree) != 3 or tree[0] < 1 or min(tree) < 0 or max(tree[1:]) < 1:
+                raise UserError(f"{section}.{name} has {tree}: give (K, L1, L2) with K of 1 or more, and a token.")
+
+
+def _tree(numbers: Sequence[int]) -> Tree:
+    branches, trunk, length = numbers
+    return branches, trunk, length
+
+
 @dataclass(frozen=True)
 class PairConfig:
     """The two models.
@@ -120,26 +143,36 @@ class PairConfig:
 
 @dataclass(frozen=True)
 class ActionSpaceConfig:
-    """The trees (K, L1, L2) that a selector chooses from.
+    """The actions that a selector chooses from: trees (K, L1, L2), and copies from the text so far.
 
     Attributes:
         num_branches: largest number of branches, `K`.
         trunk_length: largest length of the trunk before the branches, `L1`, in tokens.
         branch_length: largest length of each branch, `L2`, in tokens.
+        copied: lengths of copied chains, 1 to 16 tokens; empty for drafted trees alone.
+        beside: trees (K, L1, L2) that may be drafted beside a copied chain.
+        below: trees (K, L1, L2) that may be drafted below a copied chain's end.
     """
 
     num_branches: int = 4
     trunk_length: int = 8
     branch_length: int = 8
+    copied: list[int] = field(default_factory=list)
+    beside: list[Tree] = field(default_factory=list)
+    below: list[Tree] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         _check_least("action_space", self, 1, "num_branches")
         _check_least("action_space", self, 0, "trunk_length", "branch_length")
+        check_copies("action_space", self.copied, self.beside, self.below)
 
     @property
-    def limits(self) -> tuple[int, int, int]:
-        """`(K, L1, L2)`."""
-        return self.num_branches, self.trunk_length, self.branch_length
+    def limits(self) -> Limits:
+        """What `ActionSpace` takes: `(K, L1, L2)`, and the copies where there are any."""
+        limits = self.num_branches, self.trunk_length, self.branch_length
+        if not self.copied:
+            return limits
+        return *limits, tuple(self.copied), tuple(map(_tree, self.beside)), tuple(map(_tree, self.below))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from selector.artifacts import Size, load, parse, refuse_other_pair, write_json
 from selector.errors import UserError
-from selector.trees.expansion import ActionSpace, Expansion
+from selector.trees.expansion import Action, ActionSpace, CopyExpansion
 
 SCHEMA = 1
 REMEDY = "make one with `ddte profile`"
@@ -72,29 +72,34 @@ class LatencyProfile:
         """Seconds a token of transformers' `generate` at each `context [roots]`."""
         return torch.from_numpy(np.interp(context.double().numpy(), self.contexts, self.plain_seconds))
 
-    def step_time(self, context: Tensor, expansion: Expansion) -> Tensor:
+    def step_time(self, context: Tensor, expansion: Action) -> Tensor:
         """`T(l, a)` (arXiv 2602.16994, section 4, with each pass's width): seconds of one step, `[roots]`, float64.
 
         A tree of depth `D` takes `D` draft passes: the first covers the root token, those up to the trunk's
-        end one token, the others a whole level. The deepest level is not run through the draft.
+        end one token, the others a whole level. The deepest level is not run through the draft. A copied chain takes
+        no draft pass; where something is drafted below it, the first covers the root token and the chain.
         """
-        branches, trunk, length = expansion
-        seconds = self.target_time(context, 1 + expansion.num_drafted)
-        for position in range(min(trunk + 1, expansion.max_depth)):
-            seconds = seconds + self.draft_time(context + position, 1)
+        branches, trunk, length = expansion.drafted
+        copied = expansion.length if isinstance(expansion, CopyExpansion) and not expansion.beside else 0
+        seconds = self.target_time(context, expansion.width)
+        if expansion.drafted.max_depth:
+            seconds = seconds + self.draft_time(context, 1 + copied)
+        for position in range(1, min(trunk + 1, expansion.drafted.max_depth)):
+            seconds = seconds + self.draft_time(context + copied + position, 1)
         for level in range(1, length):
-            seconds = seconds + self.draft_time(context + trunk + 1 + (level - 1) * branches, branches)
-        overhead = np.interp(1 + expansion.num_drafted, self.widths, self.overhead_seconds)
+            seconds = seconds + self.draft_time(context + copied + trunk + 1 + (level - 1) * branches, branches)
+        overhead = np.interp(expansion.width, self.widths, self.overhead_seconds)
         return seconds + float(overhead)
 
-    def chosen_time(self, context: Tensor, expansion: Expansion) -> Tensor:
+    def chosen_time(self, context: Tensor, expansion: Action) -> Tensor:
         """Seconds of a step whose action was chosen from the root's features, `[roots]`, float64.
 
-        Features and network cost `selector_seconds`; and the draft pass over the root token, which every tree
-        needs anyway, is paid for nothing where the choice is not to speculate.
+        Features and network cost `selector_seconds`; and the draft pass over the root token, which every drafted tree
+        needs anyway, is paid for nothing where the choice is not to speculate, or to copy first.
         """
         seconds = self.step_time(context, expansion) + self.selector_seconds
-        return seconds if expansion.max_depth > 0 else seconds + self.draft_time(context, 1)
+        wanted = expansion.beside if isinstance(expansion, CopyExpansion) else expansion.max_depth > 0
+        return seconds if wanted else seconds + self.draft_time(context, 1)
 
     def action_times(self, context: Tensor, space: ActionSpace) -> Tensor:
         """`step_time` of every action, `[roots, actions]`, float64: without the selector's own cost."""
@@ -148,7 +153,7 @@ class LatencyProfile:
         return parse(cls, data, (SCHEMA,), "profile", REMEDY)
 
 
-def _of_actions(seconds: Callable[[Tensor, Expansion], Tensor], context: Tensor, space: ActionSpace) -> Tensor:
+def _of_actions(seconds: Callable[[Tensor, Action], Tensor], context: Tensor, space: ActionSpace) -> Tensor:
     """`[roots, actions]`; equal contexts are looked up once."""
     lengths, inverse = torch.unique(context, return_inverse=True)
     return torch.stack([seconds(lengths, expansion) for expansion in space.expansions], 1)[inverse]

@@ -17,7 +17,7 @@ from selector.bench.coin import StepArm, coin_text
 from selector.bench.rates import Measured, interval_of
 from selector.bench.step_arms import NO_DRAFTING, shared_warp, shipped_checkpoints, step_arms
 from selector.bench.texts import PLAIN, TextArm, text_arms, write_text
-from selector.config import Config, DecodeConfig
+from selector.config import Config, DecodeConfig, Limits
 from selector.decoding.pass_times import machine_profile
 from selector.decoding.policies import fixed_tree
 from selector.distributions import Sampling
@@ -191,7 +191,7 @@ def measure(
 
 def profiled_selector(
     checkpoints: Sequence[SelectorCheckpoint], config: Config
-) -> tuple[tuple[int, int, int], Literal["all", "root"]]:
+) -> tuple[Limits, Literal["all", "root"]]:
     """Action space and inputs of the selector whose cost a new profile of this machine holds."""
     if not checkpoints:
         return config.action_space.limits, config.train.inputs

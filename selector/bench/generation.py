@@ -106,8 +106,8 @@ def total(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def spread(space: ActionSpace, count: int) -> list[Expansion]:
-    """The middle actions of `count` equal groups of growing trees: their mean stands for that of the space."""
-    ordered = sorted(space.expansions, key=lambda expansion: expansion.num_drafted)
+    """The middle drafted actions of `count` equal groups of growing trees: their mean stands for that of the space."""
+    ordered = sorted(space.drafted, key=lambda expansion: expansion.num_drafted)
     count = min(count, len(ordered))
     return [ordered[(2 * group + 1) * len(ordered) // (2 * count)] for group in range(count)]
 

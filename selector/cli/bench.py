@@ -136,7 +136,7 @@ def efficiency(
     if json:
         check_file("json", json)
     dataset = RootDataset.load(data)
-    labelled = dataset.manifest.space.expansions
+    labelled = dataset.manifest.space.drafted
     if actions is None:
         chosen = [tree for tree in chosen if tree in labelled] or [labelled[-1]]
     means = mean_efficiencies(dataset, chosen, evaluate)

@@ -115,7 +115,7 @@ def _check_columns(dataset: RootDataset) -> None:
     _check_finite("scalars", dataset.scalars)
     _check_finite("settings", dataset.settings)
     depth = torch.tensor([expansion.max_depth for expansion in dataset.manifest.space.expansions])
-    branches = torch.tensor([expansion.num_branches for expansion in dataset.manifest.space.expansions])
+    branches = torch.tensor([expansion.drafted.num_branches for expansion in dataset.manifest.space.expansions])
     for verifier, labels in dataset.efficiency.items():
         _check_finite(f"efficiency_{verifier}", labels)
         _check_bounds(f"efficiency_{verifier}", labels, depth, branches if verifier == "traversal" else 1)

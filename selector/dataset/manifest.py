@@ -14,12 +14,13 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from selector.artifacts import Count, complaint, content_hash, load, write_json
-from selector.config import check_draft_warp
+from selector.config import Limits, check_draft_warp
 from selector.errors import UserError
 from selector.trees.expansion import ActionSpace
 
-SCHEMA = 2
-WITHOUT_CHECKSUMS = 1  # the schema before: its shards say neither checksum nor unit
+SCHEMA = 3
+DRAFTED_ONLY = 2  # the schema before: its actions copy nothing
+WITHOUT_CHECKSUMS = 1  # and before that: its shards say neither checksum nor unit
 FILE_NAME = "manifest.json"
 JOURNAL = "ended_units.jsonl"
 REMEDY = "make the data set with `ddte generate`"
@@ -50,7 +51,7 @@ class Manifest:
 
     Attributes:
         config: the resolved configuration of the run that generates the set.
-        action_space: `(K, L1, L2)`, the limits of the labelled actions.
+        action_space: what `ActionSpace` takes: `(K, L1, L2)`, the limits of the labelled actions, and the copies.
         verifiers: names of the labelled verifiers.
         scalars: names of the scalar features, in the order of the rows' `scalars`.
         hidden_sizes: `{"target": d_p, "draft": d_q}`.
@@ -60,7 +61,7 @@ class Manifest:
     """
 
     config: dict[str, Any]
-    action_space: tuple[int, int, int]
+    action_space: Limits
     verifiers: list[str]
     scalars: list[str]
     hidden_sizes: dict[str, int]
@@ -129,7 +130,7 @@ class Manifest:
     @classmethod
     def load(cls, folder: Path) -> Manifest:
         """Read `folder/manifest.json` and its journal; a UserError names the field that does not fit."""
-        manifest = load(cls, folder / FILE_NAME, (SCHEMA, WITHOUT_CHECKSUMS), REMEDY)
+        manifest = load(cls, folder / FILE_NAME, (SCHEMA, DRAFTED_ONLY, WITHOUT_CHECKSUMS), REMEDY)
         if (folder / JOURNAL).exists():
             manifest._replay(folder / JOURNAL)
         return manifest

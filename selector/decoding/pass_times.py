@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from selector.artifacts import content_hash
+from selector.config import Limits
 from selector.decoding.profiling import describe_machine, machine_kind, measure_profile
 from selector.engine.embedded import cache_folder
 from selector.engine.huggingface import Pair
@@ -19,7 +20,7 @@ TRIES = 3  # a profile that other work disturbed is measured again
 
 
 def measure_undisturbed(
-    pair: Pair, action_space: tuple[int, int, int], inputs: Literal["all", "root"], say: Callable[[str], None]
+    pair: Pair, action_space: Limits, inputs: Literal["all", "root"], say: Callable[[str], None]
 ) -> LatencyProfile:
     """A profile of this machine; one that other work disturbed is measured again, and the last one is kept."""
     for left in reversed(range(TRIES)):
@@ -32,7 +33,7 @@ def measure_undisturbed(
 
 
 def machine_profile(
-    pair: Pair, action_space: tuple[int, int, int], inputs: Literal["all", "root"], say: Callable[[str], None]
+    pair: Pair, action_space: Limits, inputs: Literal["all", "root"], say: Callable[[str], None]
 ) -> LatencyProfile:
     """The kept profile of this pair, type, device, threads and versions; measured now where there is none.
 

@@ -79,7 +79,7 @@ class SelectorPolicy:
         row = (root.context_length + CONTEXT_STEP // 2) // CONTEXT_STEP
         prices = self._prices[min(row, len(self._prices) - 1)]  # flat past the longest context of the profile
         features = root.features(previous=self.checkpoint.reads_previous)
-        return self.checkpoint.space.expansions[self.checkpoint.choose(features, prices, self.head)]
+        return self.checkpoint.space.drafted[self.checkpoint.choose(features, prices, self.head)]
 
 
 def fixed_tree(policy: str) -> Expansion | None:

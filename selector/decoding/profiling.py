@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from selector.artifacts import versions
+from selector.config import Limits
 from selector.decoding.policies import Policy, SelectorPolicy
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import SECTIONS, Stopwatch
@@ -42,7 +43,7 @@ def measure_profile(
     widths: Sequence[int] = WIDTHS,
     repeats: int = 2,
     verifier: str = "specinfer",
-    action_space: tuple[int, int, int] = (4, 8, 8),
+    action_space: Limits = (4, 8, 8),
     inputs: Literal["all", "root"] = "all",
     progress: Callable[[float], None] | None = None,
 ) -> LatencyProfile:
@@ -177,7 +178,7 @@ def _measure_plain(pair: Pair, timer: Timer, prompt: Tensor) -> None:
     timer.add(("plain", len(prompt)), max(long - short, 0.0) / (PLAIN_TOKENS[1] - PLAIN_TOKENS[0]))
 
 
-def linear_selector(pair: Pair, action_space: tuple[int, int, int], inputs: Literal["all", "root"]) -> SelectorPolicy:
+def linear_selector(pair: Pair, action_space: Limits, inputs: Literal["all", "root"]) -> SelectorPolicy:
     """A linear selector for the pair, whose weights have the right sizes and say nothing."""
     shape = NetworkShape(pair.target.hidden_size, pair.draft.hidden_size, len(SCALARS), action_space, inputs=inputs)
     config = CheckpointConfig(

@@ -50,7 +50,7 @@ class VerifierResult:
     @property
     def best_static(self) -> Expansion:
         """The best static tree on the training prompts."""
-        return self.space.expansions[int(self.scores.outcomes["best_static"].actions[0, 0])]
+        return self.space.drafted[int(self.scores.outcomes["best_static"].actions[0, 0])]
 
     @property
     def losing_cells(self) -> list[Cell]:

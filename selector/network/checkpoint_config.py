@@ -15,8 +15,9 @@ from selector.latency import LatencyProfile
 from selector.network.network import NetworkShape
 from selector.trees.expansion import ActionSpace, Expansion
 
-SCHEMA = 3
-WITHOUT_MODELS = 2  # the schema before: it knows the models by their fingerprints alone
+SCHEMA = 4
+DRAFTED_ONLY = 3  # the schema before: its actions copy nothing
+WITHOUT_MODELS = 2  # and before that: it knows the models by their fingerprints alone
 REMEDY = "export the checkpoint again with `ddte export`"
 Head = Literal["policy", "regressor"]
 HEADS: tuple[Head, ...] = ("policy", "regressor")
@@ -111,8 +112,8 @@ class CheckpointConfig:
         """Read `config.json`; a UserError names what does not fit."""
         data = read_json(path, REMEDY)
         if isinstance(data, dict) and data.get("schema") == WITHOUT_MODELS:
-            data = {"models": vars(Models())} | data | {"schema": SCHEMA}
-        config = parse(cls, data, (SCHEMA,), path, REMEDY)
+            data = {"models": vars(Models())} | data | {"schema": DRAFTED_ONLY}
+        config = parse(cls, data, (SCHEMA, DRAFTED_ONLY), path, REMEDY)
         if config.scalars != list(SCALARS) or config.shape.num_scalars != len(SCALARS):
             reason = f"scalars are {config.scalars!r}, not the {len(SCALARS)} that this version computes"
             raise UserError(f"file '{path}' is damaged ({reason}): {REMEDY}.")

@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from selector.artifacts import Size
+from selector.config import Limits
 from selector.features import HIDDEN, SCALARS
 from selector.trees.expansion import ActionSpace
 
@@ -33,7 +34,7 @@ class NetworkShape:
     Attributes:
         target_hidden, draft_hidden: sizes of the two models' hidden states.
         num_scalars: scalar features, without the latency scalars that the network's input appends.
-        action_space: the limits `(K, L1, L2)`.
+        action_space: what `ActionSpace` takes, `(K, L1, L2)` and the copies.
         components: principal components of each hidden state.
         hidden_sizes: of the MLP body.
         dropout: in the body.
@@ -43,7 +44,7 @@ class NetworkShape:
     target_hidden: Size
     draft_hidden: Size
     num_scalars: Size
-    action_space: tuple[int, int, int]
+    action_space: Limits
     components: Size = 16
     hidden_sizes: tuple[Size, Size] = (512, 32)
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2

@@ -65,8 +65,11 @@ def plain_decoding(roots: LabelledRoots) -> PolicyResult:
 
 
 def best_action(roots: LabelledRoots, allowed: Mask | None = None) -> int:
-    """The action of highest throughput over `roots` when it is always taken, among those `allowed [actions]`."""
-    rates = throughput(roots.efficiency, roots.times, roots.trajectories)
+    """The drafted action of highest throughput over `roots` when it is always taken, among those `allowed [drafted]`.
+
+    Actions that copy are none: one that is always taken is a rule, which looks for something to copy.
+    """
+    rates = throughput(roots.efficiency, roots.times, roots.trajectories)[: len(roots.space.drafted)]
     return int(np.argmax(rates if allowed is None else np.where(allowed, rates, -np.inf)))
 
 
@@ -83,14 +86,14 @@ def best_per_setting(train: LabelledRoots, roots: LabelledRoots) -> Ints:
 
 
 def chains(space: ActionSpace) -> Mask:
-    """Actions without branches, K = 1; not speculating is the chain of length 0."""
-    return np.array([expansion.num_branches == 1 for expansion in space.expansions])
+    """Drafted actions without branches, K = 1; not speculating is the chain of length 0."""
+    return np.array([expansion.num_branches == 1 for expansion in space.drafted])
 
 
 def root_branching(space: ActionSpace) -> Mask:
-    """Actions that branch at the root, L1 = 0, up to the space's branch length (so K = 1 has no longer chains)."""
+    """Drafted actions that branch at the root, L1 = 0, up to the space's branch length (no longer chains)."""
     longest = space.limits.branch_length
-    return np.array([e.trunk_length == 0 and e.branch_length <= longest for e in space.expansions])
+    return np.array([e.trunk_length == 0 and e.branch_length <= longest for e in space.drafted])
 
 
 def static_policies(train: LabelledRoots, test: LabelledRoots) -> dict[str, PolicyResult]:
@@ -155,4 +158,4 @@ def oracle_gap(roots: LabelledRoots) -> OracleGap:
     best = best_action(roots)
     static = score_policy(roots, np.full(len(roots), best), roots.times).throughput
     crossed, same = oracle(roots).throughput, oracle_in_sample(roots).throughput
-    return OracleGap(roots.space.expansions[best], static, crossed / static - 1, same / static - 1)
+    return OracleGap(roots.space.drafted[best], static, crossed / static - 1, same / static - 1)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from selector.network.checkpoint_config import CheckpointConfig, Models
+from selector.trees.expansion import ActionSpace
 
 FIGURE_COLUMNS = ("policy", "metric", "value", "low", "high", "n_prompts")
 TEMPLATE = """\
@@ -59,7 +60,7 @@ prompts also chose the epoch and the head, so the figures flatter a little{elsew
 
 def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None = None) -> str:
     """Markdown of a checkpoint; `evaluation` are rows of `metrics.json`, of which those of its verifier are shown."""
-    branches, trunk, length = config.shape.action_space
+    branches, trunk, length = ActionSpace(*config.shape.action_space).limits
     card = TEMPLATE.format(
         verifier=config.verifier,
         branches=branches,

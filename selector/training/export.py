@@ -53,7 +53,7 @@ def to_checkpoint(
             "top_p": [min(top_ps), max(top_ps)],
         },
         profile=asdict(data.profile),
-        best_static=manifest.space.expansions[data.best_static],
+        best_static=manifest.space.drafted[data.best_static],
         data_hash=manifest.hash(),
         metrics=metrics,
         versions=versions(),

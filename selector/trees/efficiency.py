@@ -34,9 +34,7 @@ def label_drawing(
     labels = {}
     for name in verifiers:
         estimates = ESTIMATORS[get_verifier(name).name](drawing)
-        labels[name] = torch.tensor(
-            [_tokens(expansion, estimates) for expansion in space.expansions], dtype=torch.float64
-        )
+        labels[name] = torch.tensor([_tokens(expansion, estimates) for expansion in space.drafted], dtype=torch.float64)
     return labels
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from selector.artifacts import read_json
 from selector.errors import UserError
 from selector.latency import LatencyProfile
+from selector.trees.expansion import parse_action
 
 PROFILE = LatencyProfile(
     contexts=(1, 512), widths=(1, 16), target_seconds=((0.05, 0.06), (0.07, 0.09)),
@@ -76,3 +78,30 @@ def test_other_things_than_profiles_are_refused(tmp_path: Path) -> None:
 def test_json_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot be read .*: make it"):
         read_json(tmp_path, "make it")
+
+
+def test_a_copy_costs_its_target_rows_and_the_passes_that_draft() -> None:
+    """Target rows 0.1 s each and draft rows 0.01 s, plus 0.001 s for each token of context."""
+    profile = LatencyProfile(
+        contexts=(0, 1000), widths=(1, 101), target_seconds=((0.1, 10.1), (0.1, 10.1)),
+        draft_seconds=((0.01, 1.01), (1.01, 2.01)), overhead_seconds=(0.0, 0.0), plain_seconds=(0.1, 0.1),
+        selector_seconds=5.0,
+    )  # fmt: skip
+    context = torch.tensor([10])
+
+    def drafting(*passes: tuple[int, int]) -> float:
+        return sum(0.001 * start + 0.01 * width for start, width in passes)
+
+    for text, rows, passes, unused in [
+        ("copy 4", 5, [], True),
+        ("copy 4 | (2, 0, 2)", 9, [(10, 1), (11, 2)], False),
+        ("copy 4 + (2, 0, 2)", 9, [(10, 5), (15, 2)], True),
+        ("copy 4 + (2, 1, 2)", 10, [(10, 5), (15, 1), (16, 2)], True),
+        ("(2, 1, 2)", 6, [(10, 1), (11, 1), (12, 2)], False),
+        ("(1, 0, 0)", 1, [], True),
+    ]:
+        action = parse_action(text)
+        seconds = 0.1 * rows + drafting(*passes)
+        assert float(profile.step_time(context, action)) == pytest.approx(seconds), text
+        chosen = seconds + 5 + unused * drafting((10, 1))
+        assert float(profile.chosen_time(context, action)) == pytest.approx(chosen), text

@@ -284,3 +284,17 @@ def test_one_shard_is_not_counted_twice(tmp_path):
     write_dataset(tmp_path, [make_record(0), make_record(1)], units=[unit, dataclasses.replace(unit, id="b")])
     with pytest.raises(UserError, match="name one shard twice"):
         RootDataset.load(tmp_path)
+
+
+def test_a_set_of_drafted_actions_alone_keeps_its_schema_and_its_identity(tmp_path):
+    write_dataset(tmp_path, [make_record(index) for index in range(4)], schema=2)
+    loaded = RootDataset.load(tmp_path).manifest
+    assert loaded.schema == 2
+    assert loaded.hash() == content_hash(json.loads((tmp_path / "manifest.json").read_text()))
+    assert loaded.space.copies == ()
+
+
+def test_copies_are_part_of_a_manifest(tmp_path):
+    write_dataset(tmp_path, [make_record(0), make_record(1)], action_space=(2, 1, 2, (4,), ((2, 0, 2),), ()))
+    loaded = Manifest.load(tmp_path)
+    assert [str(action) for action in loaded.space.copies] == ["copy 4", "copy 4 | (2, 0, 2)"]

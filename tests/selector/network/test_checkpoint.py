@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -308,6 +309,15 @@ def test_checkpoints_without_names_of_models_load(tmp_path):
     del stored["models"]
     (tmp_path / "out" / "config.json").write_text(json.dumps(stored | {"schema": 2}))
     loaded = SelectorCheckpoint.load(tmp_path / "out")
-    assert loaded.config == checkpoint.config
+    assert loaded.config == replace(checkpoint.config, schema=3)
     given = PairConfig()
     assert loaded.config.models.given_to(given) is given
+
+
+def test_copies_are_part_of_a_checkpoint(tmp_path):
+    shape = NetworkShape(6, 4, len(SCALARS), (2, 1, 3, (4, 8), ((2, 0, 2),), ()))
+    config = replace(make_checkpoint().config, shape=shape)
+    SelectorCheckpoint(SelectorNetwork(shape), config).save(tmp_path / "out", "")
+    loaded = SelectorCheckpoint.load(tmp_path / "out")
+    assert loaded.config == config
+    assert [str(action) for action in loaded.space.copies][1::2] == ["copy 4 | (2, 0, 2)", "copy 8 | (2, 0, 2)"]

@@ -54,7 +54,7 @@ def card_section(card: str, title: str) -> list[str]:
 
 def data_card(manifest: Manifest, content: Contents) -> str:
     """Markdown text."""
-    pair, generate = manifest.config["pair"], manifest.config["generate"]
+    generate = manifest.config["generate"]
     done = sum(unit.status == "done" for unit in manifest.units)
     limits = manifest.space.limits
     return "\n".join(
@@ -63,8 +63,9 @@ def data_card(manifest: Manifest, content: Contents) -> str:
             "",
             f"{sum(content.tasks.values())} roots of {done} trajectories, made by `ddte generate`.",
             "",
-            f"- target `{pair['target']}` ({manifest.target_fingerprint}), draft `{pair['draft']}` "
-            f"({manifest.draft_fingerprint}), {manifest.dtype}",
+            f"- target: {manifest.models.target.describe(manifest.target_fingerprint)}",
+            f"- draft: {manifest.models.draft.describe(manifest.draft_fingerprint)}",
+            f"- type of weights: {manifest.models.weights or manifest.dtype}",
             f"- actions: all {len(manifest.space)} expansions up to (K, L1, L2) = {limits}",
             f"- verifiers: {', '.join(manifest.verifiers)}",
             f"- a root every {generate['root_every']} of at most {generate['max_new_tokens']} sampled tokens, "
@@ -102,7 +103,7 @@ def data_card(manifest: Manifest, content: Contents) -> str:
             "## The manifest",
             "",
             "`manifest.json` says what was run (`config`, `versions`, `git_revision`, `seed`), with which models "
-            "(`target_fingerprint`, `draft_fingerprint`, `dtype`, `hidden_sizes`), what the columns hold "
+            "(`models`, `target_fingerprint`, `draft_fingerprint`, `dtype`, `hidden_sizes`), what the columns hold "
             "(`action_space`, `verifiers`, `scalars`, `draft_warp`) and what became of each unit: `id` (hash of its "
             "prompt, settings and seed), `status`, `shard` in `shards/`, `rows`, `seconds`, `checksum` (SHA-256 of the "
             "shard), and `error` for a failure.",

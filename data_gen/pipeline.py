@@ -30,7 +30,7 @@ from selector.artifacts import (
     versions,
 )
 from selector.config import Config
-from selector.dataset.manifest import FILE_NAME, SCHEMA, Manifest, Unit
+from selector.dataset.manifest import FILE_NAME, SCHEMA, WITHOUT_MODELS, Manifest, Unit
 from selector.dataset.parquet import checksum, is_whole
 from selector.dataset.records import write_table
 from selector.errors import UserError
@@ -136,6 +136,7 @@ def _start(config: Config, folder: Path, units: list[WorkUnit], facts: PairFacts
         hidden_sizes=facts.hidden_sizes,
         target_fingerprint=facts.target_fingerprint,
         draft_fingerprint=facts.draft_fingerprint,
+        models=facts.models,
         dtype=facts.dtype,
         draft_warp=config.generate.draft_warp,
         seed=config.generate.seed,
@@ -150,8 +151,10 @@ def _start(config: Config, folder: Path, units: list[WorkUnit], facts: PairFacts
 
 def _go_on(manifest: Manifest, folder: Path, facts: PairFacts) -> Manifest:
     """The models must be those of the interrupted run; its journal becomes part of the manifest."""
-    facts_there = {name: getattr(manifest, name) for name in vars(facts)}
-    refuse_other_run("out", folder, facts_there, vars(facts))
+    given = {name: value for name, value in vars(facts).items() if name != "models"}
+    refuse_other_run("out", folder, {name: getattr(manifest, name) for name in given}, given)
+    if manifest.schema <= WITHOUT_MODELS:
+        manifest.models = facts.models
     manifest.schema = SCHEMA
     manifest.save(folder)
     return manifest

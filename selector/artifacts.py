@@ -226,15 +226,25 @@ def refuse_other_pair(what: str, stored: Mapping[str, Any], target: str, draft: 
             )
 
 
-def load(kind: type[Record], path: Path, schemas: tuple[int, ...], remedy: str) -> Record:
+def load(
+    kind: type[Record], path: Path, schemas: tuple[int, ...], remedy: str, newer: Mapping[str, Any] | None = None
+) -> Record:
     """The JSON file of a dataclass `kind`; see `read_json` and `parse`."""
-    return parse(kind, read_json(path, remedy), schemas, path, remedy)
+    return parse(kind, read_json(path, remedy), schemas, path, remedy, newer)
 
 
-def parse(kind: type[Record], data: Any, schemas: tuple[int, ...], source: Path | str, remedy: str) -> Record:
+def parse(
+    kind: type[Record],
+    data: Any,
+    schemas: tuple[int, ...],
+    source: Path | str,
+    remedy: str,
+    newer: Mapping[str, Any] | None = None,
+) -> Record:
     """A dataclass from the JSON object that `asdict` makes of it, every value of the very type that its field names.
 
-    `schemas` are the values of its field `schema` that this version reads; empty where it has no such field.
+    `schemas` are the values of its field `schema` that this version reads, its own first; empty where it has no such
+    field. `newer` are fields that the earlier schemas lack, with what they hold there.
     Raises UserError that names the first field that is missing, unknown, or has a value that it cannot have; `remedy`
     is the way out. What types do not tell, `__post_init__` of the dataclasses refuses with a ValueError.
     """
@@ -243,6 +253,8 @@ def parse(kind: type[Record], data: Any, schemas: tuple[int, ...], source: Path 
     if schemas and data.get("schema") not in schemas:
         known = " and ".join(map(str, schemas))
         raise UserError(f"schema of '{source}' is {data.get('schema')!r}: this version reads {known}; {remedy}.")
+    if newer and data["schema"] != schemas[0]:
+        data = {**newer, **data}
     names = {entry.name for entry in fields(kind)}
     wrong = sorted(names.symmetric_difference(data))
     if wrong:

@@ -18,3 +18,15 @@ def find(name: Path | str) -> Path:
     if path.parts[:1] in (("configs",), ("checkpoints",)) and not path.exists():
         return next((place / path for place in PLACES if (place / path).exists()), path)
     return path
+
+
+def lasting(name: str) -> str:
+    """The absolute path of a folder, which holds in every working directory; other names are given back.
+
+    So is the name of what is shipped.
+    """
+    path = Path(name)
+    if not name or not path.is_dir():
+        return name
+    shipped = any((place / path).exists() and path.samefile(place / path) for place in PLACES)
+    return name if shipped else str(path.absolute())

@@ -13,7 +13,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from selector.cli.main import main
+from selector.dataset.manifest import Manifest
 from selector.evaluation.metrics import METRICS
+from selector.network.checkpoint import SelectorCheckpoint
+from selector.pair_names import ModelName, PairNames
+from selector.training.run_folder import RunFolder
 from tests.support.disk_pair import save_pair
 
 VERIFIERS = ["nss", "traversal"]
@@ -80,6 +84,12 @@ def test_the_chain(
         assert undefined or all(math.isfinite(figure) for figure in figures), row
         assert undefined or row["low"] <= row["high"], row
         assert row["n_prompts"] > 0
+
+    models = (ModelName(str(tmp_path / "models" / role)) for role in ("target", "draft"))
+    names = PairNames(*models, dtype="float32")
+    assert Manifest.load(out / "data").models == names
+    assert RunFolder(out / "train").info.models == names
+    assert SelectorCheckpoint.load(out / "checkpoints" / "nss").config.models == names
 
     printed_command = shlex.split(next(line for line in printed.splitlines() if line.startswith("Decode:")))[1:]
     before = written(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol
 
 from data_gen.labelling.label_unit import label_unit
@@ -14,6 +14,7 @@ from selector.dataset.records import RootRecord, to_table
 from selector.engine.huggingface import Pair, check_placement, load_pair
 from selector.engine.prompts import encode_chat
 from selector.errors import UserError
+from selector.pair_names import PairNames
 from selector.trees.expansion import ActionSpace
 
 LabelUnit = Callable[[WorkUnit], list[RootRecord]]
@@ -28,12 +29,13 @@ class PairFacts:
     target_fingerprint: str
     draft_fingerprint: str
     dtype: str
+    models: PairNames = field(compare=False)  # two machines may have one model in different folders
 
     @classmethod
     def of(cls, pair: Pair) -> PairFacts:
         sizes = {"target": pair.target.hidden_size, "draft": pair.draft.hidden_size}
         dtype = str(pair.dtype).removeprefix("torch.")
-        return cls(sizes, pair.target.fingerprint, pair.draft.fingerprint, dtype)
+        return cls(sizes, pair.target.fingerprint, pair.draft.fingerprint, dtype, pair.names)
 
 
 @dataclass(frozen=True)

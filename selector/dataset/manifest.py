@@ -16,10 +16,12 @@ from pydantic import TypeAdapter, ValidationError
 from selector.artifacts import Count, complaint, content_hash, load, write_json
 from selector.config import Limits, check_draft_warp
 from selector.errors import UserError
+from selector.pair_names import PairNames
 from selector.trees.expansion import ActionSpace
 
-SCHEMA = 3
-DRAFTED_ONLY = 2  # the schema before: its actions copy nothing
+SCHEMA = 4
+WITHOUT_MODELS = 3  # the schema before: it names the models as the configuration does
+DRAFTED_ONLY = 2  # before that: its actions copy nothing
 WITHOUT_CHECKSUMS = 1  # and before that: its shards say neither checksum nor unit
 FILE_NAME = "manifest.json"
 JOURNAL = "ended_units.jsonl"
@@ -56,6 +58,7 @@ class Manifest:
         scalars: names of the scalar features, in the order of the rows' `scalars`.
         hidden_sizes: `{"target": d_p, "draft": d_q}`.
         target_fingerprint, draft_fingerprint: identify the two models.
+        models: their names, commits and licences.
         draft_warp: `same`, or the draft's own `(temperature, top-p)`.
         complete: true once no unit is pending.
     """
@@ -67,6 +70,7 @@ class Manifest:
     hidden_sizes: dict[str, int]
     target_fingerprint: str
     draft_fingerprint: str
+    models: PairNames = field(default_factory=PairNames)
     dtype: str = "float32"
     draft_warp: Literal["same"] | tuple[float, float] = "same"
     seed: int = 0
@@ -96,6 +100,8 @@ class Manifest:
     def hash(self) -> str:
         """Identity of the data set: SHA-256 of the manifest's content, the same in every version that reads it."""
         content = asdict(self)
+        if self.schema <= WITHOUT_MODELS:
+            del content["models"]
         if self.schema == WITHOUT_CHECKSUMS:
             content["units"] = [{key: unit[key] for key in unit if key != "checksum"} for unit in content["units"]]
         return content_hash(content)
@@ -130,7 +136,10 @@ class Manifest:
     @classmethod
     def load(cls, folder: Path) -> Manifest:
         """Read `folder/manifest.json` and its journal; a UserError names the field that does not fit."""
-        manifest = load(cls, folder / FILE_NAME, (SCHEMA, DRAFTED_ONLY, WITHOUT_CHECKSUMS), REMEDY)
+        schemas = (SCHEMA, WITHOUT_MODELS, DRAFTED_ONLY, WITHOUT_CHECKSUMS)
+        manifest = load(cls, folder / FILE_NAME, schemas, REMEDY, newer={"models": {}})
+        if manifest.schema <= WITHOUT_MODELS:
+            manifest.models = PairNames.of(manifest.config.get("pair"), manifest.dtype)
         if (folder / JOURNAL).exists():
             manifest._replay(folder / JOURNAL)
         return manifest

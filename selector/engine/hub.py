@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from selector.errors import UserError, first_line
 
 TIMEOUT = 5.0  # seconds for the one question
-CONFIG = "config.json"
+CONFIG, CARD = "config.json", "README.md"
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,13 @@ class HubModel:
         commit: all files are read from this one.
         cached: the hub does not answer, so files come from the local cache alone.
         licence: as its card names it; `` where that is not known.
-        base_model: what it was made from, by its card; `` where that is not known.
+        base_model: what it was made from, by its card.
     """
 
     commit: str
     cached: bool = False
     licence: str = ""
-    base_model: str = ""
+    base_model: tuple[str, ...] = ()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -57,8 +58,23 @@ def find_model(field: str, source: str, revision: str = "") -> HubModel | None:
         raise UserError(f"{message} model folder, or a hub id that you may read (`hf auth login`).") from None
     except Exception as error:  # a proxy's answer, no network, HF_HUB_OFFLINE: no class in common
         return _cached_model(field, source, revision, error)
-    card: Any = info.card_data or {}
-    return HubModel(str(info.sha), False, _words(card.get("license")), _words(card.get("base_model")))
+    return HubModel(str(info.sha), False, *card_facts(info.card_data or {}))
+
+
+def read_card(folder: Path) -> Mapping[str, Any]:
+    """The metadata of a folder's model card; empty where there is none that can be read."""
+    from huggingface_hub import metadata_load
+
+    try:
+        return metadata_load(folder / CARD) or {}
+    except Exception:  # no file, not YAML, no text: no class in common
+        return {}
+
+
+def card_facts(card: Any) -> tuple[str, tuple[str, ...]]:
+    """Licence and base models of a card's metadata."""
+    licence = card.get("license_name") if card.get("license") == "other" else card.get("license")
+    return ", ".join(_words(licence)), _words(card.get("base_model"))
 
 
 def config_file(field: str, source: str, revision: str = "") -> Path:
@@ -79,12 +95,13 @@ def _cached_model(field: str, source: str, revision: str, error: Exception) -> H
     if not isinstance(path, str):
         message = f"{field} is {_place(source, revision)!r}: it is no folder, the hub cannot be reached"
         raise UserError(f"{message} ({first_line(error)}), and the cache has no copy; connect, or give a model folder.")
-    return HubModel(Path(path).parent.name, cached=True)
+    folder = Path(path).parent
+    return HubModel(folder.name, True, *card_facts(read_card(folder)))
 
 
 def _place(source: str, revision: str) -> str:
     return f"{source}@{revision}" if revision else source
 
 
-def _words(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value),) if value else ()

@@ -21,9 +21,11 @@ from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import is_early_exit, load_draft, reads_target
 from selector.engine.embedded import embedded_folder, quiet
 from selector.engine.hub import find_model
+from selector.engine.naming import pair_names
 from selector.engine.prompts import encode_chat
 from selector.engine.reading_draft import ReadingDraft
 from selector.errors import UserError, first_line
+from selector.pair_names import PairNames
 from selector.shipped import find
 
 __all__ = ["HuggingFaceModel", "Pair", "load_pair", "pair_with"]
@@ -49,6 +51,11 @@ class Pair:
     end_ids: tuple[int, ...]
     dtype: torch.dtype
     config: PairConfig
+
+    @property
+    def names(self) -> PairNames:
+        """What artefacts call the two models."""
+        return pair_names(self.config, self.target.model, self.draft.model)
 
     def encode(self, prompt: str, chat_template: bool = True) -> list[int]:
         """Token ids of a prompt, as a user's turn of the tokenizer's chat template where it has one."""

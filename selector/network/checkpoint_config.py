@@ -2,67 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from selector.artifacts import parse, read_json
-from selector.config import EMBEDDED_TARGET, PairConfig, check_draft_warp
+from selector.config import check_draft_warp
 from selector.errors import UserError
 from selector.features import SCALARS
 from selector.latency import LatencyProfile
 from selector.network.network import NetworkShape
+from selector.pair_names import PairNames
 from selector.trees.expansion import ActionSpace, Expansion
 
-SCHEMA = 4
-DRAFTED_ONLY = 3  # the schema before: its actions copy nothing
+SCHEMA = 5
+NAMES_ALONE = 4  # the schema before: of the models it has what a configuration names
+DRAFTED_ONLY = 3  # before that: its actions copy nothing
 WITHOUT_MODELS = 2  # and before that: it knows the models by their fingerprints alone
 REMEDY = "export the checkpoint again with `ddte export`"
 Head = Literal["policy", "regressor"]
 HEADS: tuple[Head, ...] = ("policy", "regressor")
-
-
-@dataclass(frozen=True)
-class Models:
-    """Names of a pair, as `PairConfig` has them; folders by their absolute paths. Empty where they are not known.
-
-    Attributes:
-        dtype: of the passes that training data comes from.
-    """
-
-    target: str = ""
-    draft: str = ""
-    revision: str = ""
-    draft_revision: str = ""
-    quantization: Literal["none", "nf4"] = "none"
-    dtype: str = ""
-
-    @classmethod
-    def of(cls, pair: Mapping[str, Any], dtype: str) -> Models:
-        """Those of a data set, whose configuration of the pair is `pair`."""
-        names = {name: pair[name] for name in ("revision", "draft_revision", "quantization") if name in pair}
-        return cls(_lasting(pair.get("target", "")), _lasting(pair.get("draft", "")), dtype=dtype, **names)
-
-    def given_to(self, pair: PairConfig) -> PairConfig:
-        """`pair` with these models, unless it names some itself."""
-        if not self.target or (pair.target, pair.draft) != (PairConfig.target, PairConfig.draft):
-            return pair
-        return replace(
-            pair,
-            target=self.target,
-            draft=self.draft,
-            revision=self.revision,
-            draft_revision=self.draft_revision,
-            quantization=self.quantization,
-        )
-
-
-def _lasting(name: str) -> str:
-    """A folder's name that holds in every working directory; what is shipped has one already."""
-    if name in ("", EMBEDDED_TARGET) or Path(name).parts[0] == "checkpoints" or not Path(name).is_dir():
-        return name
-    return str(Path(name).absolute())
 
 
 @dataclass(frozen=True)
@@ -98,7 +57,7 @@ class CheckpointConfig:
     metrics: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     git_revision: str = ""
-    models: Models = field(default_factory=Models)
+    models: PairNames = field(default_factory=PairNames)
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
@@ -111,9 +70,9 @@ class CheckpointConfig:
     def load(cls, path: Path) -> CheckpointConfig:
         """Read `config.json`; a UserError names what does not fit."""
         data = read_json(path, REMEDY)
-        if isinstance(data, dict) and data.get("schema") == WITHOUT_MODELS:
-            data = {"models": vars(Models())} | data | {"schema": DRAFTED_ONLY}
-        config = parse(cls, data, (SCHEMA, DRAFTED_ONLY), path, REMEDY)
+        if isinstance(data, dict) and data.get("schema") in (NAMES_ALONE, DRAFTED_ONLY, WITHOUT_MODELS):
+            data = data | {"models": asdict(PairNames.of(data.get("models"))), "schema": SCHEMA}
+        config = parse(cls, data, (SCHEMA,), path, REMEDY)
         if config.scalars != list(SCALARS) or config.shape.num_scalars != len(SCALARS):
             reason = f"scalars are {config.scalars!r}, not the {len(SCALARS)} that this version computes"
             raise UserError(f"file '{path}' is damaged ({reason}): {REMEDY}.")

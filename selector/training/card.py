@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from selector.network.checkpoint_config import CheckpointConfig, Models
+from selector.network.checkpoint_config import CheckpointConfig
 from selector.trees.expansion import ActionSpace
 
 FIGURE_COLUMNS = ("policy", "metric", "value", "low", "high", "n_prompts")
@@ -29,7 +29,9 @@ trunk of `L1` tokens, then `K` branches of `L2` tokens. It never changes what is
 | default head | {head} |
 | best static tree on the training prompts | {best_static} |
 | sampling in training | temperature {temperature}, top-p {top_p}; draft warp: {draft_warp} |
-| target, draft | {models}fingerprints `{target}`, `{draft}`; another pair is refused |
+| target | {target} |
+| draft | {draft} |
+| type of weights | {weights}; another pair is refused |
 | data set | manifest `{data_hash}` |
 | machine of the latency profile | {machine} |
 
@@ -71,10 +73,10 @@ def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None
         temperature=_span(config.sampling_range["temperature"]),
         top_p=_span(config.sampling_range["top_p"]),
         draft_warp=config.draft_warp,
-        models=_names(config.models),
-        given="" if config.models.target else ', target="TARGET", draft="DRAFT"',
-        target=config.target_fingerprint,
-        draft=config.draft_fingerprint,
+        given="" if config.models.target.name else ', target="TARGET", draft="DRAFT"',
+        target=config.models.target.describe(config.target_fingerprint),
+        draft=config.models.draft.describe(config.draft_fingerprint),
+        weights=config.models.weights or "not recorded",
         data_hash=config.data_hash[:16],
         machine=json.dumps(config.profile["machine"]) if config.profile["machine"] else "not named",
         elsewhere="; held-out figures stand below" if evaluation else "",
@@ -85,15 +87,6 @@ def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None
         card += "\n## Figures on held-out prompts\n\nWith intervals over prompts.\n\n"
         card += _table(FIGURE_COLUMNS, [tuple(_cell(row[column]) for column in FIGURE_COLUMNS) for row in rows]) + "\n"
     return card
-
-
-def _names(models: Models) -> str:
-    if not models.target:
-        return ""
-    names = ((models.target, models.revision), (models.draft, models.draft_revision))
-    target, draft = (f"`{name}@{revision}`" if revision else f"`{name}`" for name, revision in names)
-    kind = models.dtype if models.quantization == "none" else f"{models.dtype}, {models.quantization}"
-    return f"{target}, {draft} in {kind}; "
 
 
 def _span(limits: list[float]) -> str:

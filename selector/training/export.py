@@ -11,7 +11,7 @@ from selector.artifacts import claim_folder, git_revision, read_json, sole_write
 from selector.dataset.manifest import Manifest
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint
-from selector.network.checkpoint_config import HEADS, CheckpointConfig, Head, Models
+from selector.network.checkpoint_config import HEADS, CheckpointConfig, Head
 from selector.network.network import SelectorNetwork
 from selector.training.card import FIGURE_COLUMNS, model_card
 from selector.training.data import RootDataModule
@@ -58,7 +58,7 @@ def to_checkpoint(
         metrics=metrics,
         versions=versions(),
         git_revision=git_revision(),
-        models=Models.of(manifest.config.get("pair", {}), manifest.dtype),
+        models=manifest.models,
     )
     return SelectorCheckpoint(network, config)
 

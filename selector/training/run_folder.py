@@ -1,6 +1,6 @@
 """A run folder: what it trains on what, and what is there already.
 
-run.json                 resolved configuration, data hash, versions, git revision, seed
+run.json                 resolved configuration, models, data hash, versions, git revision, seed
 profile.json             the latency profile
 splits.json              prompt ids of training, validation and test
 <verifier>/csv/          learning curves, one `version_i/metrics.csv` for each start of the run
@@ -10,7 +10,7 @@ splits.json              prompt ids of training, validation and test
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,11 @@ from selector.dataset.manifest import Manifest
 from selector.errors import UserError
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
+from selector.pair_names import PairNames
 from selector.training.splits import Splits
 
-SCHEMA = 1
+SCHEMA = 2
+WITHOUT_MODELS = 1  # the schema before
 REMEDY = "train with `ddte train`"
 
 
@@ -45,6 +47,7 @@ class RunInfo:
     data_config: dict[str, Any]
     versions: dict[str, str]
     git_revision: str
+    models: PairNames = field(default_factory=PairNames)
     schema: int = SCHEMA
 
 
@@ -63,7 +66,7 @@ class RunFolder:
     @property
     def info(self) -> RunInfo:
         """A UserError if this is no run folder."""
-        return load(RunInfo, self.path / "run.json", (SCHEMA,), REMEDY)
+        return load(RunInfo, self.path / "run.json", (SCHEMA, WITHOUT_MODELS), REMEDY, newer={"models": {}})
 
     @property
     def verifiers(self) -> list[str]:
@@ -103,7 +106,7 @@ def open_run(path: Path, config: TrainConfig, manifest: Manifest, profile: Laten
     """Start a run folder, or go on with one of the very same run; a UserError names the first difference."""
     run = RunFolder(path)
     hashes = manifest.hash(), content_hash(asdict(profile))
-    info = RunInfo(config, *hashes, manifest.config, versions(), git_revision())
+    info = RunInfo(config, *hashes, manifest.config, versions(), git_revision(), manifest.models)
     if claim_folder("out", path, "run.json"):
         stored = run.info
         refuse_other_run("out", path, as_json(stored.config), config)

@@ -83,6 +83,17 @@ def test_a_run_of_an_earlier_version_goes_on(tmp_path, prompt_file):
         generate(small_config([prompt_file], system_prompt="Be brief."), folder, table_pair(), QUIET)
 
 
+def test_a_set_without_names_of_its_models_gets_them_when_the_work_goes_on(tmp_path, prompt_file):
+    folder, config = tmp_path / "data", small_config([prompt_file])
+    assert generate(config, folder, table_pair(), QUIET).models == table_pair().names
+    stored = json.loads((folder / "manifest.json").read_text())
+    del stored["models"]
+    (folder / "manifest.json").write_text(json.dumps(stored | {"schema": 2}))
+    (folder / "shards" / "part-00001.parquet").unlink()
+    generate(config, folder, table_pair(), QUIET)
+    assert Manifest.load(folder).models == table_pair().names
+
+
 def test_a_prompt_past_the_models_positions_is_a_named_failure(tmp_path, prompt_file, capsys):
     """The longest text of the file, `writing text 4`, has 14 tokens; 7 new ones and trees of depth 3 follow."""
     pair = table_pair()

@@ -14,6 +14,7 @@ from selector.config import (
     PairConfig,
     TrainConfig,
 )
+from selector.pair_names import ModelName, PairNames
 from tests.support.table_model import TableModel
 
 
@@ -37,6 +38,7 @@ def table_pair():
         tokenizer=CharTokenizer(),
         end_ids=(4,),
         dtype=torch.float32,
+        names=PairNames(ModelName("table-1"), ModelName("table-2"), dtype="float32"),
     )
 
 

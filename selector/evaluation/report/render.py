@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from selector.artifacts import git_revision, versions
-from selector.config import EMBEDDED_TARGET, EvaluateConfig
+from selector.config import EvaluateConfig
 from selector.dataset.dataset import RootDataset
 from selector.evaluation.report import charts
 from selector.evaluation.report.prose import LABELS, answer, combinations
@@ -45,10 +45,7 @@ class Subject:
     def model(self, name: str) -> str:
         """The `target` or `draft` by its hub id or the end of its path; its fingerprint where no name is recorded."""
         manifest = self.test.manifest
-        given = manifest.config.get("pair", {}).get(name)
-        if given == EMBEDDED_TARGET:
-            return "SmolLM2-135M-Instruct"
-        return "/".join(Path(given or getattr(manifest, f"{name}_fingerprint")).parts[-2:])
+        return str(getattr(manifest.models, name).title or getattr(manifest, f"{name}_fingerprint"))
 
     @property
     def machine(self) -> str:
@@ -139,7 +136,9 @@ def _facts(subject: Subject) -> dict[str, str]:
         "pass times": f"at {profile.contexts[middle]} tokens of context: draft {draft:.2f} ms, target {target:.2f} ms "
                       f"(width {profile.widths[0]}), plain token {plain:.2f} ms; "
                       f"choosing {1e3 * profile.selector_seconds:.2f} ms a step",
-        "models": f"target {manifest.target_fingerprint}, draft {manifest.draft_fingerprint}, {manifest.dtype}",
+        "target": manifest.models.target.describe(manifest.target_fingerprint),
+        "draft": manifest.models.draft.describe(manifest.draft_fingerprint),
+        "type of weights": manifest.models.weights or manifest.dtype,
         "draft's warp": str(manifest.draft_warp),
         "data set": f"{manifest.hash()[:12]}, seed {manifest.seed}, revision {manifest.git_revision or 'unknown'}",
         "chosen on": f"{len(set(subject.train.prompt_ids))} prompts, {len(subject.train)} roots",

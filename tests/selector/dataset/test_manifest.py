@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from selector.dataset.manifest import FILE_NAME, JOURNAL, Manifest, Unit
+from selector.artifacts import content_hash
+from selector.dataset.manifest import FILE_NAME, JOURNAL, SCHEMA, Manifest, Unit
 from selector.errors import UserError
+from selector.pair_names import EMBEDDED, ModelName, PairNames
 
 
 def manifest_of(count: int) -> Manifest:
@@ -81,3 +83,17 @@ def test_a_line_of_the_journal(tmp_path):
         "id": "unit-7", "status": "done", "shard": "part-00007.parquet", "rows": 8, "seconds": 1.0, "error": "",
         "checksum": "",
     }  # fmt: skip
+
+
+def test_a_manifest_of_the_schema_before_keeps_its_identity_and_names_what_its_configuration_does(tmp_path):
+    manifest_of(1).save(tmp_path)
+    old = json.loads((tmp_path / FILE_NAME).read_text()) | {"schema": 3, "dtype": "bfloat16"}
+    old["config"] = {"pair": {"target": "embedded", "draft": "someone/draft", "dtype": "auto", "draft_revision": "v1"}}
+    del old["models"]
+    (tmp_path / FILE_NAME).write_text(json.dumps(old))
+    loaded = Manifest.load(tmp_path)
+    assert loaded.hash() == content_hash(old)
+    assert loaded.models == PairNames(EMBEDDED, ModelName("someone/draft", "v1"), dtype="bfloat16")
+    (tmp_path / FILE_NAME).write_text(json.dumps(old | {"schema": SCHEMA}))
+    with pytest.raises(UserError, match=r"models of .* is missing"):
+        Manifest.load(tmp_path)

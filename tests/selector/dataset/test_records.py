@@ -270,6 +270,7 @@ def test_a_set_of_the_earlier_schema_loads_and_keeps_its_identity(tmp_path):
     write_dataset(tmp_path, [make_record(index) for index in range(4)], schema=1)
     path = tmp_path / "manifest.json"
     old = json.loads(path.read_text())
+    del old["models"]
     for unit in old["units"]:
         del unit["checksum"]
     path.write_text(json.dumps(old))
@@ -288,9 +289,12 @@ def test_one_shard_is_not_counted_twice(tmp_path):
 
 def test_a_set_of_drafted_actions_alone_keeps_its_schema_and_its_identity(tmp_path):
     write_dataset(tmp_path, [make_record(index) for index in range(4)], schema=2)
+    old = json.loads((tmp_path / "manifest.json").read_text())
+    del old["models"]
+    (tmp_path / "manifest.json").write_text(json.dumps(old))
     loaded = RootDataset.load(tmp_path).manifest
     assert loaded.schema == 2
-    assert loaded.hash() == content_hash(json.loads((tmp_path / "manifest.json").read_text()))
+    assert loaded.hash() == content_hash(old)
     assert loaded.space.copies == ()
 
 

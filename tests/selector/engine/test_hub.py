@@ -88,5 +88,5 @@ def test_all_files_are_of_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = SimpleNamespace(sha=COMMIT, card_data=card)
     monkeypatch.setattr(HfApi, "model_info", lambda *_, **__: answer)
     found = hub.find_model("target", MODEL, "v1")
-    assert found == hub.HubModel(COMMIT, False, "apache-2.0", "someone/base")
+    assert found == hub.HubModel(COMMIT, False, "apache-2.0", ("someone/base",))
     assert found.options == {"revision": COMMIT, "local_files_only": False}

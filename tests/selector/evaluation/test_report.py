@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from selector.config import EMBEDDED_TARGET, EvaluateConfig
+from selector.config import EvaluateConfig
 from selector.evaluation.evaluate import evaluate
 from selector.evaluation.report.prose import answer, combinations
 from selector.latency import LatencyProfile
+from selector.pair_names import EMBEDDED, ModelName, PairNames
 from tests.support.page import Page
 from tests.support.scripted_selectors import make_checkpoint
 from tests.support.synthetic_data import make_dataset
@@ -25,7 +26,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
     folder = tmp_path_factory.mktemp("report")
     dataset = make_dataset(noise=0.1, verifiers=VERIFIERS)
-    dataset.manifest.config = {"pair": {"target": EMBEDDED_TARGET, "draft": "drafts/small"}}
+    dataset.manifest.models = PairNames(EMBEDDED, ModelName("/models/drafts/small", licence="mit"), dtype="float32")
     for row, task in enumerate(dataset.tasks):
         if task == "writing":
             dataset.settings[row] = dataset.settings.new_tensor([1.0, 0.9])
@@ -43,6 +44,14 @@ def test_the_title_names_pair_machine_and_date(page: Page) -> None:
     opening = page.source[page.source.index("</h1>") : page.source.index('id="answer"')]
     assert "toy" in opening
     assert re.search(r"\d{4}-\d\d-\d\d", opening)
+
+
+def test_the_setting_names_both_models(page: Page) -> None:
+    (rows,) = [rows for title, rows in page.tables if title == "Setting"]
+    facts = dict(rows)
+    assert facts["target"].endswith("licence apache-2.0; fingerprint t")
+    assert facts["draft"] == "/models/drafts/small; licence mit; fingerprint d"
+    assert facts["type of weights"] == "float32"
 
 
 def test_unnamed_models_are_called_by_their_fingerprints(tmp_path: Path, profile: LatencyProfile) -> None:

@@ -15,8 +15,9 @@ from selector.errors import UserError
 from selector.features import SCALARS, RootFeatures
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint, best_actions
-from selector.network.checkpoint_config import CheckpointConfig, Models
+from selector.network.checkpoint_config import CheckpointConfig
 from selector.network.network import Inputs, NetworkShape, Prediction, SelectorNetwork
+from selector.pair_names import ModelName, PairNames
 from selector.trees.expansion import ActionSpace
 from tests.support.numpy_selector import NumpySelector
 
@@ -287,29 +288,18 @@ def test_who_reads_the_root_alone_chooses_without_the_token_before(make, inputs)
     assert (differ > 0) == checkpoint.reads_previous
 
 
-def test_the_pair_that_a_checkpoint_names(tmp_path, monkeypatch):
-    """It is loaded where nothing else is asked for; a folder is found from everywhere, what is shipped by its name."""
-    monkeypatch.chdir(tmp_path)
-    Path("target").mkdir()
-    names = {"target": "target", "draft": "someone/draft", "draft_revision": "v1", "device": "cuda"}
-    models = Models.of(names, "bfloat16")
-    assert models == Models(str(tmp_path / "target"), "someone/draft", draft_revision="v1", dtype="bfloat16")
-    pair = models.given_to(PairConfig(device="cpu"))
-    assert pair == PairConfig(models.target, "someone/draft", device="cpu", draft_revision="v1")
-    other = PairConfig(target="mine")
-    assert models.given_to(other) is other
-    embedded = vars(PairConfig())
-    assert Models.of(embedded, "float32").given_to(PairConfig()) == PairConfig()
+def earlier(folder: Path, schema: int, **changes: object) -> None:
+    """Make the checkpoint in `folder` one of an earlier schema."""
+    make_checkpoint().save(folder, "")
+    stored = json.loads((folder / "config.json").read_text())
+    del stored["models"]
+    (folder / "config.json").write_text(json.dumps(stored | {"schema": schema} | changes))
 
 
 def test_checkpoints_without_names_of_models_load(tmp_path):
-    checkpoint = make_checkpoint()
-    checkpoint.save(tmp_path / "out", "")
-    stored = json.loads((tmp_path / "out" / "config.json").read_text())
-    del stored["models"]
-    (tmp_path / "out" / "config.json").write_text(json.dumps(stored | {"schema": 2}))
+    earlier(tmp_path / "out", schema=2)
     loaded = SelectorCheckpoint.load(tmp_path / "out")
-    assert loaded.config == replace(checkpoint.config, schema=3)
+    assert loaded.config == make_checkpoint().config
     given = PairConfig()
     assert loaded.config.models.given_to(given) is given
 
@@ -321,3 +311,11 @@ def test_copies_are_part_of_a_checkpoint(tmp_path):
     loaded = SelectorCheckpoint.load(tmp_path / "out")
     assert loaded.config == config
     assert [str(action) for action in loaded.space.copies][1::2] == ["copy 4 | (2, 0, 2)", "copy 8 | (2, 0, 2)"]
+
+
+def test_checkpoints_that_name_their_models_alone_load(tmp_path):
+    names = {"target": "someone/target", "draft": "/models/draft", "revision": "v1", "draft_revision": ""}
+    earlier(tmp_path / "out", schema=3, models=names | {"quantization": "nf4", "dtype": "bfloat16"})
+    assert SelectorCheckpoint.load(tmp_path / "out").config.models == PairNames(
+        ModelName("someone/target", "v1"), ModelName("/models/draft"), "nf4", "bfloat16"
+    )

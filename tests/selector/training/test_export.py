@@ -51,7 +51,12 @@ def test_model_card_tells_pair_figures_and_use(finished, tmp_path):
     (tmp_path / "metrics.json").write_text(json.dumps([row, {**row, "verifier": "nss", "value": 9.87}]))
     export(finished[0].path, tmp_path / "out", tmp_path / "metrics.json")
     card = (tmp_path / "out" / "naive" / "README.md").read_text()
-    for text in ("naive verification", "`t1`", "Decoder.from_checkpoint", "| selector_policy | ratio_to_plain | 1.312"):
+    for text in (
+        "naive verification",
+        "fingerprint t1",
+        "Decoder.from_checkpoint",
+        "| selector_policy | ratio_to_plain | 1.312",
+    ):
         assert text in card
     assert "9.87" not in card
 

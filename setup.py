@@ -1,8 +1,8 @@
-"""What `pyproject.toml` has no words for: the folders `configs` and `checkpoints` lie inside `ddte` in a wheel."""
+"""What `pyproject.toml` has no words for: folders of data lie inside `ddte` in a wheel."""
 
 from setuptools import find_packages, setup
 
-SHIPPED = {"ddte.configs": "configs", "ddte.checkpoints": "checkpoints"}
+SHIPPED = {f"ddte.{name}": name for name in ("configs", "checkpoints", "profiles")}
 
 setup(
     packages=[*find_packages(include=["ddte*", "selector*", "data_gen*"]), *SHIPPED],

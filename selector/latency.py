@@ -14,11 +14,14 @@ from jaxtyping import Float, Num
 from pydantic import Field
 from torch import Tensor
 
-from selector.artifacts import Size, load, parse, refuse_other_pair, write_json
+from selector.artifacts import Size, content_hash, load, parse, refuse_other_pair, write_json
 from selector.errors import UserError
+from selector.provenance import Provenance, hardware_words
+from selector.shipped import find
 from selector.trees.expansion import Action, ActionSpace, CopyExpansion
 
-SCHEMA = 1
+SCHEMA, WITHOUT_PROVENANCE = SCHEMAS = (2, 1)
+NEWER: dict[str, Any] = {"provenance": {}}
 REMEDY = "make one with `ddte profile`"
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -35,7 +38,8 @@ class LatencyProfile:
         overhead_seconds: per width, what a step of that many target rows spends outside the models
             (verification, cache, Python); `selector_seconds` is the cost of features and network.
         plain_seconds: per context, one token of transformers' own `generate`.
-        machine: what was measured on (device, dtype, threads, versions, pair).
+        machine: what was measured on (device, dtype, threads, versions, the pair's fingerprints).
+        provenance: where the times come from, for people.
     """
 
     contexts: tuple[Size, ...]
@@ -46,6 +50,7 @@ class LatencyProfile:
     plain_seconds: tuple[Positive, ...]
     selector_seconds: Seconds = 0.0
     machine: dict[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
@@ -59,6 +64,17 @@ class LatencyProfile:
             _check_shape(name, getattr(self, name), len(self.contexts))
             for row in getattr(self, name):
                 _check_shape(f"a row of {name}", row, len(self.widths))
+
+    @property
+    def hardware(self) -> str:
+        """What passes ran on, in words."""
+        return self.provenance.hardware or hardware_words(self.machine)
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of times and machine, as of the schema without provenance: runs that began with it go on."""
+        times = {name: value for name, value in asdict(self).items() if name != "provenance"}
+        return content_hash(times | {"schema": WITHOUT_PROVENANCE})
 
     def target_time(self, context: Tensor, width: int) -> Tensor:
         """Seconds of one target pass over `width` new tokens at each `context [roots]`."""
@@ -141,16 +157,16 @@ class LatencyProfile:
 
     @classmethod
     def load(cls, path: Path | str) -> LatencyProfile:
-        """Read and check a profile."""
-        path = Path(path)
+        """Read and check a profile, or a shipped one by name."""
+        path = find(path)
         if not path.exists():
             raise UserError(f"profile {str(path)!r} does not exist: {REMEDY}.")
-        return load(cls, path, (SCHEMA,), REMEDY)
+        return load(cls, path, SCHEMAS, REMEDY, NEWER)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> LatencyProfile:
         """Inverse of `dataclasses.asdict`, also after JSON; a UserError names what does not fit."""
-        return parse(cls, data, (SCHEMA,), "profile", REMEDY)
+        return parse(cls, data, SCHEMAS, "profile", REMEDY, NEWER)
 
 
 def _of_actions(seconds: Callable[[Tensor, Action], Tensor], context: Tensor, space: ActionSpace) -> Tensor:

@@ -1,4 +1,4 @@
-"""What comes with the package: configurations, and the draft and selectors of the embedded pair, found by name."""
+"""What comes with the package, found by name: configurations, pass times, draft and selectors of the embedded pair."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from pathlib import Path
 
 SELECTOR = "checkpoints/smollm2-135m/traversal"
 ROOM = Path(__file__).parents[1]
+FOLDERS = ("configs", "checkpoints", "profiles")
 PLACES = (ROOM / "ddte", ROOM)  # of an installed wheel; of the source tree
 
 
 def find(name: Path | str) -> Path:
     """`name` as it stands where something lies there, else what is shipped under that name.
 
-    Shipped are `configs/...` and `checkpoints/...`; any other name is given back as it is.
+    Shipped are `configs/...`, `checkpoints/...` and `profiles/...`; any other name is given back as it is.
     """
     path = Path(name)
-    if path.parts[:1] in (("configs",), ("checkpoints",)) and not path.exists():
+    if path.parts and path.parts[0] in FOLDERS and not path.exists():
         return next((place / path for place in PLACES if (place / path).exists()), path)
     return path
 

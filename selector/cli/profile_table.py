@@ -9,7 +9,7 @@ from selector.latency import LatencyProfile
 
 
 def print_profile(measured: LatencyProfile) -> None:
-    """Milliseconds of a pass by context and width, and what a step takes beside its passes."""
+    """Where the times come from, milliseconds of a pass by context and width, and what a step takes beside passes."""
     table = Table(title="Milliseconds of a pass", title_justify="left")
     for heading in ("model", "context", *(f"{width} rows" for width in measured.widths)):
         table.add_column(heading, no_wrap=True)
@@ -17,7 +17,8 @@ def print_profile(measured: LatencyProfile) -> None:
         for context, seconds in zip(measured.contexts, rows, strict=True):
             table.add_row(model, str(context), *(f"{1000 * second:.1f}" for second in seconds))
     table.add_row("overhead", "", *(f"{1000 * second:.1f}" for second in measured.overhead_seconds))
-    console = Console()
+    console, known = Console(), measured.provenance
+    console.print(f"{known.target} and {known.draft} on {measured.hardware}, {known.engine}.", markup=False)
     console.print(table)
     plain = ", ".join(
         f"{1000 * seconds:.1f} after {context}"
@@ -26,3 +27,5 @@ def print_profile(measured: LatencyProfile) -> None:
     console.print(
         f"Milliseconds of a token of plain generate: {plain}; of the selector: {1000 * measured.selector_seconds:.2f}."
     )
+    if known.note:
+        console.print(known.note, markup=False)

@@ -27,6 +27,7 @@ from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.network.checkpoint_config import CheckpointConfig
 from selector.network.network import NetworkShape, SelectorNetwork
+from selector.provenance import Provenance, hardware_words
 from selector.trees.expansion import Expansion
 from selector.trees.verifier import Verifier
 from selector.trees.verifiers import get_verifier
@@ -75,6 +76,7 @@ def measure_profile(
         plain_seconds=tuple(timer.median("plain", c) for c in contexts),
         selector_seconds=timer.median("selector"),
         machine=describe_machine(pair),
+        provenance=provenance(pair),
     )
 
 
@@ -96,6 +98,18 @@ def describe_machine(pair: Pair) -> dict[str, Any]:
         "draft": pair.draft.fingerprint,
         "versions": versions(),
     }
+
+
+def provenance(pair: Pair) -> Provenance:
+    """What `describe_machine` says, in words."""
+    found = versions()
+    return Provenance(
+        target=pair.names.target.title,
+        draft=pair.names.draft.title,
+        hardware=hardware_words(machine_kind(pair)),
+        engine=", ".join(f"{name} {found[name]}" for name in ("ddte", "torch", "transformers") if name in found),
+        source="`ddte profile`",
+    )
 
 
 def machine_kind(pair: Pair) -> dict[str, Any]:

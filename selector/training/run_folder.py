@@ -17,7 +17,6 @@ from typing import Any
 from selector.artifacts import (
     as_json,
     claim_folder,
-    content_hash,
     git_revision,
     load,
     refuse_other_run,
@@ -105,7 +104,7 @@ class RunFolder:
 def open_run(path: Path, config: TrainConfig, manifest: Manifest, profile: LatencyProfile, splits: Splits) -> RunFolder:
     """Start a run folder, or go on with one of the very same run; a UserError names the first difference."""
     run = RunFolder(path)
-    hashes = manifest.hash(), content_hash(asdict(profile))
+    hashes = manifest.hash(), profile.identity
     info = RunInfo(config, *hashes, manifest.config, versions(), git_revision(), manifest.models)
     if claim_folder("out", path, "run.json"):
         stored = run.info

@@ -33,8 +33,9 @@ SELECTORS = sorted(
     for path in ROOT.glob("checkpoints/*/*/config.json")
     if "verifier" in path.read_text()
 )
+PROFILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("profiles/*.json"))
 PACKAGES = "ddte", "selector", "data_gen"
-SOURCES = (*PACKAGES, "configs", "checkpoints", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+SOURCES = (*PACKAGES, "configs", "checkpoints", "profiles", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
 @pytest.fixture
@@ -56,6 +57,12 @@ def test_draft_and_selectors_are_found_from_any_folder(elsewhere: Path) -> None:
     assert [str(path.relative_to(ROOT)) for path in shipped_checkpoints(draft)] == SELECTORS
     for name in SELECTORS:
         assert ddte.SelectorCheckpoint.load(name).config.verifier == Path(name).name
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_profiles_are_found_from_any_folder_and_say_where_they_come_from(name: str, elsewhere: Path) -> None:
+    known = ddte.LatencyProfile.load(name).provenance
+    assert all((known.target, known.draft, known.hardware, known.engine, known.source))
 
 
 def test_what_lies_in_the_folder_comes_first(elsewhere: Path) -> None:
@@ -107,7 +114,12 @@ def test_the_wheel_holds_every_module_and_what_is_shipped(wheel: Path) -> None:
     ]
     weights = [f"ddte/{name}/{file}" for name in SELECTORS for file in ("config.json", "model.safetensors")]
     draft = ddte.PairConfig().draft
-    wanted = {*packages, *weights, *(f"ddte/{name}" for name in CONFIGS), f"ddte/{draft}/model.safetensors"}
+    wanted = {
+        *packages,
+        *weights,
+        *(f"ddte/{name}" for name in (*CONFIGS, *PROFILES)),
+        f"ddte/{draft}/model.safetensors",
+    }
     assert wanted <= names, wanted - names
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {*PACKAGES}

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from selector.artifacts import read_json
+from selector.artifacts import content_hash, read_json
 from selector.errors import UserError
-from selector.latency import LatencyProfile
+from selector.latency import SCHEMA, LatencyProfile
+from selector.provenance import Provenance
 from selector.trees.expansion import parse_action
+from tests.support.fitted_profiles import FITTED, FOLDER
 
 PROFILE = LatencyProfile(
     contexts=(1, 512), widths=(1, 16), target_seconds=((0.05, 0.06), (0.07, 0.09)),
@@ -24,6 +26,29 @@ PROFILE = LatencyProfile(
 def test_a_saved_profile_comes_back(tmp_path: Path) -> None:
     PROFILE.save(tmp_path / "profile.json")
     assert LatencyProfile.load(tmp_path / "profile.json") == PROFILE
+
+
+def test_a_profile_without_provenance_still_loads_and_is_the_same_one(tmp_path: Path) -> None:
+    old = {name: value for name, value in asdict(PROFILE).items() if name != "provenance"} | {"schema": 1}
+    (tmp_path / "profile.json").write_text(json.dumps(old))
+    found = LatencyProfile.load(tmp_path / "profile.json")
+    assert replace(found, schema=SCHEMA) == PROFILE
+    assert found == LatencyProfile.from_dict(old) == LatencyProfile.from_dict(asdict(found))
+    assert found.provenance.kind == "measured"
+    assert found.identity == replace(found, provenance=Provenance(note="new")).identity == content_hash(old)
+    assert found.identity != replace(found, selector_seconds=1.0).identity
+
+
+def test_hardware_in_words() -> None:
+    assert "not recorded" in PROFILE.hardware
+    known = replace(PROFILE, machine={"device": "cpu (some)", "threads": 1, "dtype": "float32"})
+    assert known.hardware == "cpu (some), 1 thread, float32"
+    assert replace(known, provenance=Provenance(hardware="one card")).hardware == "one card"
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_fitted_profile_is_its_formula(name: str) -> None:
+    assert LatencyProfile.load(FOLDER / f"{name}.json") == FITTED[name]()
 
 
 def test_a_pass_that_is_slower_on_less_is_a_disturbance() -> None:
@@ -53,6 +78,7 @@ def test_a_pass_that_is_slower_on_less_is_a_disturbance() -> None:
         ("plain_seconds", [0.05, float("nan")]),
         ("plain_seconds", [0.05, 0]),
         ("selector_seconds", -1.0),
+        ("provenance", {"kind": "guessed"}),
         ("schema", 99),
         ("colour", "blue"),
     ],

@@ -49,11 +49,10 @@ class Subject:
 
     @property
     def machine(self) -> str:
-        """What the pass times are of."""
-        known = self.profile.machine
-        parts = [str(known.get("device", "a machine that was not recorded"))]
-        parts += [f"{known['threads']} thread{'s' * (known['threads'] != 1)}"] if "threads" in known else []
-        return ", ".join(parts + ([str(known["dtype"])] if "dtype" in known else []))
+        """What the pass times are of; the models too, where the profile is not bound to this pair."""
+        known = self.profile.provenance
+        bound = not known.target or "target" in self.profile.machine
+        return self.profile.hardware + ("" if bound else f", with pass times of {known.target} and {known.draft}")
 
 
 def render_report(results: Sequence[VerifierResult], rows: Sequence[Mapping[str, Any]], subject: Subject) -> str:
@@ -133,6 +132,7 @@ def _facts(subject: Subject) -> dict[str, str]:
     ))  # fmt: skip
     return {
         "machine": "; ".join(f"{name}: {value}" for name, value in profile.machine.items()) or "not recorded",
+        "pass times come from": "; ".join(f"{name}: {text}" for name, text in vars(profile.provenance).items() if text),
         "pass times": f"at {profile.contexts[middle]} tokens of context: draft {draft:.2f} ms, target {target:.2f} ms "
                       f"(width {profile.widths[0]}), plain token {plain:.2f} ms; "
                       f"choosing {1e3 * profile.selector_seconds:.2f} ms a step",

@@ -20,7 +20,11 @@ from selector.engine.early_exit import build_early_exit
 from selector.engine.reference_generate import assistant, transformers_generate
 from selector.errors import UserError
 from selector.latency import LatencyProfile
+from selector.pair_names import ModelName, PairNames
+from selector.provenance import hardware_words
 from selector.trees.expansion import Expansion
+
+NAMES = PairNames(ModelName("some/target"), ModelName("drafts/some/draft"))
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 32, 64, 100])
@@ -30,7 +34,7 @@ def test_trees_have_the_width(width: int) -> None:
 
 @pytest.mark.parametrize("inputs", ["all", "root"])
 def test_profile(target: HuggingFaceModel, draft: HuggingFaceModel, inputs: Any) -> None:
-    pair = SimpleNamespace(target=target, draft=draft, dtype=torch.float32)
+    pair = SimpleNamespace(target=target, draft=draft, dtype=torch.float32, names=NAMES)
     shares: list[float] = []
     profile = measure_profile(pair, (3, 20), (1, 4, 12), repeats=1, inputs=inputs, progress=shares.append)
     assert LatencyProfile.from_dict(json.loads(json.dumps(asdict(profile)))) == profile
@@ -38,6 +42,10 @@ def test_profile(target: HuggingFaceModel, draft: HuggingFaceModel, inputs: Any)
     assert min(profile.overhead_seconds) > 0 < profile.selector_seconds
     assert shares == [0.25, 0.5, 0.75, 1.0]
     assert profile.machine["dtype"] == "float32"
+    known = profile.provenance
+    assert (known.kind, known.target, known.draft) == ("measured", "some/target", "some/draft")
+    assert known.hardware == hardware_words(profile.machine)
+    assert "torch" in known.engine
 
 
 def test_contexts_that_the_models_hold() -> None:
@@ -45,7 +53,7 @@ def test_contexts_that_the_models_hold() -> None:
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=32, n_positions=24, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
     models = [HuggingFaceModel(GPT2LMHeadModel(config).eval()) for _ in range(2)]
-    pair: Any = SimpleNamespace(target=models[0], draft=models[1], dtype=torch.float32)
+    pair: Any = SimpleNamespace(target=models[0], draft=models[1], dtype=torch.float32, names=NAMES)
     assert measure_profile(pair, (3, 8, 64, 512), (1, 4), repeats=1).contexts == (3, 8)
     assert fitting_contexts(pair, (64, 512), 16) == [8]
     with pytest.raises(UserError, match="holds 24 tokens"):
@@ -73,7 +81,7 @@ def test_the_selector_that_is_timed_is_the_real_one(
         return choose(self, root)
 
     monkeypatch.setattr(SelectorPolicy, "choose", recorded)
-    pair: Any = SimpleNamespace(target=target, draft=draft, dtype=torch.float32)
+    pair: Any = SimpleNamespace(target=target, draft=draft, dtype=torch.float32, names=NAMES)
     measure_profile(pair, (5,), (1, 4), repeats=1)
     assert len(contexts) == 2 * 2 * 2
     assert contexts[0] == contexts[4] == 4

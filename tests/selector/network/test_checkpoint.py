@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from selector.artifacts import as_json
 from selector.config import PairConfig
 from selector.errors import UserError
 from selector.features import SCALARS, RootFeatures
@@ -41,7 +42,7 @@ def make_checkpoint(inputs: str = "all") -> SelectorCheckpoint:
     config = CheckpointConfig(
         verifier="naive", shape=shape, scalars=list(SCALARS), default_head="regressor", target_fingerprint="t1",
         draft_fingerprint="d1", draft_warp="same", sampling_range={"temperature": [0.2, 1.2], "top_p": [0.9, 1.0]},
-        profile=json.loads(json.dumps(PROFILE.__dict__)), best_static=(2, 0, 2), data_hash="0" * 64,
+        profile=as_json(PROFILE), best_static=(2, 0, 2), data_hash="0" * 64,
     )  # fmt: skip
     return SelectorCheckpoint(network, config)
 

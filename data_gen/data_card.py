@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from huggingface_hub import DatasetCard, DatasetCardData
+
 from data_gen.work_units import WorkUnit
 from selector.artifacts import write_text
 from selector.dataset.manifest import Manifest
+from selector.pair_names import licence_keys, shared_licence
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,20 @@ def card_section(card: str, title: str) -> list[str]:
 
 
 def data_card(manifest: Manifest, content: Contents) -> str:
-    """Markdown text."""
+    """The card: metadata for the hub, and a text."""
+    of_prompts = (line.rpartition(": ")[2] for line in content.prompts)
+    data = DatasetCardData(
+        pretty_name="Roots of speculative decoding",
+        tags=["speculative-decoding", "draft-tree-selector"],
+        configs=[{"config_name": "default", "data_files": "shards/*.parquet"}],
+        base_model=manifest.models.base_model or None,
+        **licence_keys(shared_licence(manifest.models.licence, *of_prompts)),
+    )
+    return str(DatasetCard(f"---\n{data.to_yaml()}\n---\n\n{_text(manifest, content)}"))
+
+
+def _text(manifest: Manifest, content: Contents) -> str:
+    """Markdown."""
     generate = manifest.config["generate"]
     done = sum(unit.status == "done" for unit in manifest.units)
     limits = manifest.space.limits
@@ -98,7 +114,7 @@ def data_card(manifest: Manifest, content: Contents) -> str:
             'roots = RootDataset.load("this folder")',
             "```",
             "",
-            "`ddte generate --check` validates the folder.",
+            "`ddte generate --check FOLDER` validates it.",
             "",
             "## The manifest",
             "",

@@ -20,7 +20,7 @@ class ModelName:
     Attributes:
         name: a hub id, a folder's absolute path, `embedded`, or the name of what is shipped.
         revision: of a hub model: the commit that was loaded, or what was asked for where that is all that is known.
-        licence: as the model's card names it.
+        licence: as the model's card names it; `other: NAME` for one that the hub has no word for.
         base_model: hub ids of what it was made from, by its card.
     """
 
@@ -87,9 +87,9 @@ class PairNames:
         return self.dtype if self.quantization == "none" else f"{self.dtype}, {self.quantization}"
 
     @property
-    def licences(self) -> list[str]:
-        """Of target and draft."""
-        return [self.target.licence, self.draft.licence]
+    def licence(self) -> str:
+        """The one that both models have."""
+        return shared_licence(self.target.licence, self.draft.licence)
 
     def given_to(self, pair: PairConfig) -> PairConfig:
         """`pair` with these models, unless it names some itself."""
@@ -103,3 +103,15 @@ class PairNames:
             draft_revision=self.draft.revision,
             quantization=self.quantization,
         )
+
+
+def shared_licence(*licences: str) -> str:
+    """The one that all have, `unknown` where they differ: what an artefact made from them may be called in a card."""
+    names = {licence.lower() for licence in licences}
+    return names.pop() if len(names) == 1 else UNKNOWN
+
+
+def licence_keys(licence: str) -> dict[str, Any]:
+    """The keys of a card's metadata for it; the hub calls a licence that it has no word for `other`, and names it."""
+    kind, _, name = licence.partition(": ")
+    return {"license": kind, "license_name": name} if name else {"license": kind}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import ModelCard, ModelCardData
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
@@ -32,6 +33,8 @@ from selector.config import Config
 from selector.distributions import Sampling
 from selector.engine.early_exit import build_early_exit, load_draft, save_draft
 from selector.engine.huggingface import load_target
+from selector.engine.naming import target_name
+from selector.pair_names import ModelName, licence_keys
 
 READS = {"tokens": "", "target": ", which reads the target's last hidden state before each token beside the token"}
 console = Console()
@@ -58,10 +61,12 @@ def _distill(config: Config, folder: Path, work: Path) -> None:
     with _progress("Training") as progress:
         task = progress.add_task("training", total=training.total_shards, completed=training.done_shards)
         training.run(work / "training.pt", lambda row: _log(work, row, progress, task, training))
-    info = {"head_tokens": len(head_tokens), "target": config.pair.target, "distill": as_json(settings)}
+    name = target_name(config.pair, target)
+    info = {"head_tokens": len(head_tokens), "target": name.name, "revision": name.revision}
+    info["distill"] = as_json(settings)
     with atomic_write(folder) as temporary:  # measuring takes minutes: a draft without its card is none
         save_draft(draft, temporary, layers=settings.layers, head_tokens=head_tokens, info=info)
-        write_card(temporary, config, training.acceptance(held_out_shards))
+        write_card(temporary, config, name, training.acceptance(held_out_shards))
 
 
 def hold_out(shards: list[tuple[Path, int]], tokens: int) -> tuple[list[Path], list[Path]]:
@@ -142,7 +147,7 @@ def measure_draft(folder: Path, config: Config) -> list[dict[str, Any]]:
     return rows
 
 
-def write_card(folder: Path, config: Config, held_out: Sequence[dict[str, Any]] = ()) -> None:
+def write_card(folder: Path, config: Config, target: ModelName, held_out: Sequence[dict[str, Any]] = ()) -> None:
     """Measure the draft and write `acceptance.json` and the model card `README.md` into its folder.
 
     `held_out`: rows of `DraftTraining.acceptance` on the sampled text that was kept from training.
@@ -158,7 +163,7 @@ def write_card(folder: Path, config: Config, held_out: Sequence[dict[str, Any]] 
         lines.append(f"| {' | '.join(cells)} |")
     console.print(table)
     sentence = f"\n\nIn training, {held_out_sentence(held_out)}" if held_out else ""
-    write_text(folder / "README.md", _card(config, "\n".join(lines) + sentence))
+    write_text(folder / "README.md", _card(config, target, "\n".join(lines) + sentence))
 
 
 def held_out_sentence(rows: Sequence[dict[str, Any]]) -> str:
@@ -171,9 +176,14 @@ def held_out_sentence(rows: Sequence[dict[str, Any]]) -> str:
     return f"acceptance rate on held-out sampled text: {', '.join(figures)}."
 
 
-def _card(config: Config, table: str) -> str:
+def _card(config: Config, target: ModelName, table: str) -> str:
+    """The card of a draft that is made of the target's layers, and so has its licence."""
     settings = config.distill
-    return f"""# Early-exit draft of `{config.pair.target}`
+    tags = ["speculative-decoding"]
+    data = ModelCardData(
+        base_model=list(target.hub_ids) or None, library_name="ddte", tags=tags, **licence_keys(target.licence)
+    )
+    text = f"""# Early-exit draft of {target.title}
 
 A draft of layers {settings.layers} of the target{READS[settings.reads]}.
 It is fitted to the target's next-token laws on {settings.token_budget:,} tokens that the target sampled itself.
@@ -184,3 +194,4 @@ Mean acceptance rate `sum min(target, draft)` over sampled answers, both laws at
 
 {table}
 """
+    return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}"))

@@ -73,8 +73,8 @@ def read_card(folder: Path) -> Mapping[str, Any]:
 
 def card_facts(card: Any) -> tuple[str, tuple[str, ...]]:
     """Licence and base models of a card's metadata."""
-    licence = card.get("license_name") if card.get("license") == "other" else card.get("license")
-    return ", ".join(_words(licence)), _words(card.get("base_model"))
+    licence, name = ", ".join(_words(card.get("license"))), card.get("license_name")
+    return f"other: {name}" if licence == "other" and name else licence, _words(card.get("base_model"))
 
 
 def config_file(field: str, source: str, revision: str = "") -> Path:

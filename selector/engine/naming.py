@@ -13,11 +13,15 @@ from selector.shipped import find, lasting
 
 def pair_names(config: PairConfig, target: PreTrainedModel, draft: PreTrainedModel) -> PairNames:
     """Of two models that were loaded by `config`."""
-    named = EMBEDDED
-    if config.target != EMBEDDED_TARGET:
-        named = _model_name("target", config.target, config.revision, target)
     own = _model_name("draft", config.draft, config.draft_revision, draft)
-    return PairNames(named, own, config.quantization, str(target.dtype).removeprefix("torch."))
+    return PairNames(target_name(config, target), own, config.quantization, str(target.dtype).removeprefix("torch."))
+
+
+def target_name(config: PairConfig, target: PreTrainedModel) -> ModelName:
+    """Of the target alone, loaded by `config`."""
+    if config.target == EMBEDDED_TARGET:
+        return EMBEDDED
+    return _model_name("target", config.target, config.revision, target)
 
 
 def _model_name(field: str, source: str, revision: str, model: PreTrainedModel) -> ModelName:

@@ -30,6 +30,7 @@ from selector.network.checkpoint_config import REMEDY, CheckpointConfig, Head
 from selector.network.hub import fetch, is_repository, publish, with_metadata
 from selector.network.network import Inputs, Prediction, SelectorNetwork
 from selector.network.numpy_forward import SingleRoot, as_stored, is_linear
+from selector.pair_names import UNKNOWN
 from selector.shipped import find
 from selector.trees.expansion import ActionSpace, Expansion
 
@@ -189,21 +190,27 @@ class SelectorCheckpoint:
         self,
         repo_id: str,
         *,
-        base_model: str | Sequence[str],
-        license: str,
+        base_model: str | Sequence[str] = (),
+        license: str = "",
         datasets: Sequence[str] = (),
         private: bool = False,
     ) -> str:
         """Publish the checkpoint as `repo_id` of the hub and return its address.
 
-        The card gets what the hub shows: `base_model`, hub ids of target and draft; `license` of the weights, as
-        `apache-2.0`; `datasets`, hub ids of what it was trained on. Raises UserError for a checkpoint without a card,
-        before anything is sent, and where the hub takes nothing.
+        The card gets what the hub shows: `base_model`, hub ids of target and draft (default: those that the checkpoint
+        names); `license` of the weights, as `apache-2.0` (default: the one that both models have); `datasets`, hub ids
+        of what it was trained on. Raises UserError for a checkpoint without a card and where models or licence are not
+        known, before anything is sent, and where the hub takes nothing.
         """
         if not self.card:
             raise UserError("checkpoint has no card: export it with `ddte export`, load that folder, and publish it.")
-        models = [base_model] if isinstance(base_model, str) else base_model
+        names = self.config.models
+        models = [base_model] if isinstance(base_model, str) else list(base_model) or names.base_model
+        licence = license or names.licence
+        for name, value in (("base_model", models), ("license", licence)):
+            if value in ([], UNKNOWN):
+                raise UserError(f"{name} is left out, and the checkpoint's models do not tell it: give it.")
         with tempfile.TemporaryDirectory() as folder:
-            card = with_metadata(self.card, repo_id, self.config, models, license, datasets)
+            card = with_metadata(self.card, repo_id, self.config, models, licence, datasets)
             self.save(Path(folder) / "checkpoint", card)
             return publish(Path(folder) / "checkpoint", repo_id, private)

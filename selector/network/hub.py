@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from selector.errors import UserError, first_line
 from selector.network.checkpoint_config import CheckpointConfig
+from selector.pair_names import licence_keys
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
 
 FILES = ("config.json", "model.safetensors", "README.md")
+FIGURES = {  # of a selector, for the card's metadata
+    "ratio_to_plain": "throughput over plain generation, from labels and pass times",
+    "ratio_to_best_static": "throughput over the best static tree, from labels and pass times",
+}
 REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 
 
@@ -48,27 +56,49 @@ def publish(folder: Path, name: str, private: bool) -> str:
     return str(address)
 
 
+def card_data(config: CheckpointConfig, rows: Sequence[Mapping[str, Any]] = ()) -> ModelCardData:
+    """The metadata of a selector's card; `rows` of `metrics.json` are figures of its verifier on held-out prompts."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    def result(split: str, prompts: str, metric: str, value: float) -> EvalResult:
+        figure = {"metric_type": metric, "metric_name": FIGURES[metric], "metric_value": value}
+        return EvalResult("text-generation", "ddte", prompts, dataset_split=split, **figure)  # type: ignore[arg-type]
+
+    results = [
+        result("test", "held-out prompts", row["metric"], row["value"])
+        for row in rows
+        if row["policy"] == f"selector_{config.default_head}" and row["metric"] in FIGURES and row["value"] is not None
+    ]
+    if "validation_ratio_to_static" in config.metrics:
+        prompts = f"validation prompts of data set {config.data_hash[:16]}"
+        results.append(
+            result("validation", prompts, "ratio_to_best_static", config.metrics["validation_ratio_to_static"])
+        )
+    return ModelCardData(
+        base_model=config.models.base_model or None,
+        eval_results=results or None,
+        library_name="ddte",
+        model_name=f"{config.verifier}-selector" if results else None,
+        tags=["speculative-decoding", "draft-tree-selector"],
+        **licence_keys(config.models.licence),
+    )
+
+
 def with_metadata(
     card: str, name: str, config: CheckpointConfig, base_model: Sequence[str], licence: str, datasets: Sequence[str]
 ) -> str:
-    """The card with the hub's metadata: models, licence, data sets, and the figure on the validation prompts."""
-    from huggingface_hub import EvalResult, ModelCard
+    """The card as the repository `name` shows it; what an earlier version left out of its metadata is filled in."""
+    from huggingface_hub import ModelCard
 
     model_card = ModelCard(card)
     data: Any = model_card.data
-    data.base_model, data.license = list(base_model), licence
-    data.datasets = list(datasets) or None
-    ratio = config.metrics.get("validation_ratio_to_static")
-    if ratio is not None:
+    for key, value in vars(card_data(config)).items():
+        if data.get(key) is None:
+            data[key] = value
+    data.base_model, data.datasets = list(base_model), list(datasets) or None
+    data.license_name = None
+    for key, value in licence_keys(licence).items():
+        data[key] = value
+    if data.eval_results:
         data.model_name = name.rpartition("/")[2]
-        data.eval_results = [
-            EvalResult(
-                task_type="text-generation",
-                dataset_type="ddte",
-                dataset_name=f"validation prompts of data set {config.data_hash[:16]}",
-                metric_type="ratio_to_best_static",
-                metric_name="throughput over the best static tree, from labels and pass times",
-                metric_value=ratio,
-            )
-        ]
     return str(model_card)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from huggingface_hub import ModelCard
+
 from selector.network.checkpoint_config import CheckpointConfig
+from selector.network.hub import card_data
 from selector.trees.expansion import ActionSpace
 
 FIGURE_COLUMNS = ("policy", "metric", "value", "low", "high", "n_prompts")
 TEMPLATE = """\
----
-library_name: ddte
-tags:
-- speculative-decoding
-- draft-tree-selector
----
-
 # Draft-tree selector for {verifier} verification
 
 A small network that picks, at every step of speculative decoding, the shape `(K, L1, L2)` of the drafted tree: a
@@ -53,15 +49,20 @@ not been seen in training.
 Throughput is expected tokens over step time, by the labels and the latency profile. `learned` is 0 where the selector
 chooses as the best static tree does; `corrected` is 1 where the MLP was worth keeping on top of the linear model. Where
 `validation_ratio_to_static`, the selector's own cost included, is below 1, decoding takes the best static tree unless
-a head is named. These
-prompts also chose the epoch and the head, so the figures flatter a little{elsewhere}.
+a head is named. These prompts also chose the epoch and the head, so the figures flatter a little{elsewhere}.
 
 {metrics}
 """
 
 
 def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None = None) -> str:
-    """Markdown of a checkpoint; `evaluation` are rows of `metrics.json`, of which those of its verifier are shown."""
+    """The card of a checkpoint; `evaluation` are rows of `metrics.json`, of which those of its verifier are shown."""
+    rows = [row for row in evaluation or [] if row["verifier"] == config.verifier]
+    return str(ModelCard(f"---\n{card_data(config, rows).to_yaml()}\n---\n\n{_text(config, rows)}"))
+
+
+def _text(config: CheckpointConfig, rows: list[dict[str, Any]]) -> str:
+    """Markdown."""
     branches, trunk, length = ActionSpace(*config.shape.action_space).limits
     card = TEMPLATE.format(
         verifier=config.verifier,
@@ -79,10 +80,9 @@ def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None
         weights=config.models.weights or "not recorded",
         data_hash=config.data_hash[:16],
         machine=json.dumps(config.profile["machine"]) if config.profile["machine"] else "not named",
-        elsewhere="; held-out figures stand below" if evaluation else "",
+        elsewhere="; held-out figures stand below" if rows else "",
         metrics=_table(("figure", "value"), [(name, f"{value:.4g}") for name, value in config.metrics.items()]),
     )
-    rows = [row for row in evaluation or [] if row["verifier"] == config.verifier]
     if rows:
         card += "\n## Figures on held-out prompts\n\nWith intervals over prompts.\n\n"
         card += _table(FIGURE_COLUMNS, [tuple(_cell(row[column]) for column in FIGURE_COLUMNS) for row in rows]) + "\n"

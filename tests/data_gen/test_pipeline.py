@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from huggingface_hub import DatasetCard
 from rich.console import Console
 
 from data_gen import pipeline
@@ -32,9 +33,13 @@ def test_a_run_makes_a_valid_data_set(tmp_path, prompt_file):
     assert data.efficiency["nss"].shape == (len(data), 2, len(manifest.space))
     assert set(data.tasks) == {"writing", "coding"}
     assert not list(folder.rglob("*.tmp"))
-    card = (folder / "README.md").read_text()
-    assert f"{len(data)} roots of 6 trajectories" in card
-    assert "| writing |" in card
+    card = DatasetCard.load(folder / "README.md")
+    assert f"{len(data)} roots of 6 trajectories" in card.text
+    assert "| writing |" in card.text
+    assert "- target: table-1; licence apache-2.0; fingerprint table-1\n" in card.text
+    assert card.data.base_model == ["table-1", "table-2"]
+    assert card.data.license == "unknown"  # that of the prompts is not stated
+    assert card.data.configs == [{"config_name": "default", "data_files": "shards/*.parquet"}]
 
 
 def test_a_finished_run_is_skipped_and_says_so(tmp_path, prompt_file, monkeypatch, capsys):

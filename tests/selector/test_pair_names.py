@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from selector.config import PairConfig
-from selector.pair_names import EMBEDDED, ModelName, PairNames
+from selector.pair_names import EMBEDDED, ModelName, PairNames, licence_keys, shared_licence
 from selector.shipped import lasting
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -65,3 +65,22 @@ def test_base_models_of_a_card_come_once() -> None:
     own = ModelName("/drafts/exit", base_model=EMBEDDED.base_model)
     assert PairNames(EMBEDDED, own).base_model == ["HuggingFaceTB/SmolLM2-135M-Instruct"]
     assert PairNames(ModelName("a/b"), own).base_model == ["a/b", "HuggingFaceTB/SmolLM2-135M-Instruct"]
+
+
+@pytest.mark.parametrize(
+    ("licences", "shared"),
+    [
+        (("mit", "MIT"), "mit"),
+        (("mit", "apache-2.0"), "unknown"),
+        (("mit", "unknown"), "unknown"),
+        (("unknown", "unknown"), "unknown"),
+    ],
+)
+def test_a_licence_is_shared_or_unknown(licences: tuple[str, str], shared: str) -> None:
+    assert shared_licence(*licences) == shared
+    assert PairNames(*(ModelName(licence=licence) for licence in licences)).licence == shared
+
+
+def test_a_licence_that_the_hub_has_no_word_for() -> None:
+    assert licence_keys("other: qwen-research") == {"license": "other", "license_name": "qwen-research"}
+    assert licence_keys("mit") == {"license": "mit"}

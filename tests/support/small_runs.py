@@ -38,7 +38,7 @@ def table_pair():
         tokenizer=CharTokenizer(),
         end_ids=(4,),
         dtype=torch.float32,
-        names=PairNames(ModelName("table-1"), ModelName("table-2"), dtype="float32"),
+        names=PairNames(*(ModelName(name, licence="apache-2.0") for name in ("table-1", "table-2")), dtype="float32"),
     )
 
 

@@ -13,12 +13,14 @@ from selector.dataset.dataset import RootDataset
 from selector.dataset.manifest import Manifest, Unit
 from selector.dataset.records import RootRecord
 from selector.features import HIDDEN, SCALARS
+from selector.pair_names import ModelName, PairNames
 from selector.trees.expansion import ActionSpace
 from tests.support.shards import write_shard
 
 SPACE = ActionSpace(2, 2, 3)
 SETTINGS = [(0.2, 1.0), (1.0, 0.9)]
 TASKS = ["coding", "writing"]
+NAMES = PairNames(ModelName("some/target", "c0ffee", "mit"), ModelName("/drafts/own", "", "MIT", ("some/base",)))
 TWO_SCALARS = ["draft_entropy_root", "context_length"]
 CONFIG = TrainConfig(
     verifiers=["naive"], hidden_sizes=(32, 16), components=8, batch_size=32, max_epochs=25, patience=25,
@@ -126,6 +128,6 @@ def write_dataset(
     write_shard(folder / "shards" / "part-00000.parquet", records)
     Manifest(
         config={"seed": seed}, action_space=tuple(SPACE.limits), verifiers=list(verifiers), scalars=list(SCALARS),
-        hidden_sizes={"target": 6, "draft": 4}, target_fingerprint="t1", draft_fingerprint="d1",
+        hidden_sizes={"target": 6, "draft": 4}, target_fingerprint="t1", draft_fingerprint="d1", models=NAMES,
         units=[Unit("all", "done", "part-00000.parquet", count, 1.0)], complete=True,
     ).save(folder)  # fmt: skip

@@ -50,7 +50,7 @@ def test_a_pair_of_two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("# No metadata\n", ("", ())),
         ("---\n: [\n---\n", ("", ())),
         ("---\n- a\n---\n", ("", ())),
-        ("---\nlicense: other\nlicense_name: llama3\nbase_model: a/b\n---\n", ("llama3", ("a/b",))),
+        ("---\nlicense: other\nlicense_name: llama3\nbase_model: a/b\n---\n", ("other: llama3", ("a/b",))),
         ("---\nlicense: [mit, apache-2.0]\n---\n", ("mit, apache-2.0", ())),
     ],
 )
@@ -82,4 +82,4 @@ def test_the_embedded_pair(target_llama: PreTrainedModel) -> None:
     names = pair_names(PairConfig(), target_llama, target_llama)
     assert names.target == EMBEDDED
     assert names.draft == ModelName(PairConfig.draft, "", "apache-2.0", EMBEDDED.base_model)
-    assert names.licences == ["apache-2.0", "apache-2.0"]
+    assert names.licence == "apache-2.0"

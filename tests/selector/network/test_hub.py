@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from huggingface_hub import ModelCard
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.network.hub import is_repository
+from selector.pair_names import ModelName, PairNames
 from selector.shipped import SELECTOR, find
 
 MODELS = ["HuggingFaceTB/SmolLM2-135M-Instruct", "me/draft"]
@@ -75,6 +77,22 @@ def test_the_card_has_what_the_hub_shows(hub: Hub) -> None:
     (result,) = card.data.eval_results
     assert result.metric_value == shipped.config.metrics["validation_ratio_to_static"]
     assert card.text.strip() == ModelCard(shipped.card).text.strip()
+
+
+def test_what_a_checkpoint_knows_of_its_models_need_not_be_given(hub: Hub, tmp_path: Path) -> None:
+    shipped = SelectorCheckpoint.load(SELECTOR)
+    for given, field in (({"license": "mit"}, "base_model"), ({"base_model": "a/b"}, "license")):
+        with pytest.raises(UserError, match=f"{field} is left out"):
+            shipped.push_to_hub("me/selector", **given)
+    assert hub.calls == []
+    names = PairNames(ModelName("a/target", licence="mit"), ModelName("a/draft", licence="mit"))
+    named = SelectorCheckpoint(shipped.network, replace(shipped.config, models=names), shipped.card)
+    named.push_to_hub("me/selector")
+    data = ModelCard.load(hub.folder / "me" / "selector" / "README.md").data
+    assert (data.base_model, data.license, data.datasets) == (["a/target", "a/draft"], "mit", None)
+    named.push_to_hub("me/other", license="other: mine")
+    data = ModelCard.load(hub.folder / "me" / "other" / "README.md").data
+    assert (data.license, data.license_name) == ("other", "mine")
 
 
 def test_a_folder_is_never_asked_for_at_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from rich.console import Console
 
 from selector.dataset.dataset import RootDataset
@@ -15,7 +16,7 @@ from selector.training.export import export
 from selector.training.fit import train
 from selector.training.run_folder import RunFolder
 from tests.support.profiles import COSTLY_DRAFT
-from tests.support.synthetic_data import CONFIG, SPACE, write_dataset
+from tests.support.synthetic_data import CONFIG, NAMES, SPACE, write_dataset
 
 torch.set_num_threads(1)
 
@@ -59,6 +60,30 @@ def test_model_card_tells_pair_figures_and_use(finished, tmp_path):
     ):
         assert text in card
     assert "9.87" not in card
+
+
+def test_metadata_of_the_card_is_what_the_hub_shows(finished, tmp_path):
+    run, _ = finished
+    config = run.selector("naive").config
+    assert (config.models, run.info.models) == (NAMES, NAMES)
+    row = {"verifier": "naive", "policy": f"selector_{config.default_head}", "metric": "ratio_to_plain", "value": 1.25,
+           "low": 1.2, "high": 1.4, "n_prompts": 4}  # fmt: skip
+    others = [{"policy": "oracle"}, {"metric": "block_efficiency"}, {"metric": "ratio_to_best_static", "value": None}]
+    (tmp_path / "metrics.json").write_text(json.dumps([row, *(row | other for other in others)]))
+    export(run.path, tmp_path / "out", tmp_path / "metrics.json")
+    card = ModelCard.load(tmp_path / "out" / "naive" / "README.md")
+    assert card.text.startswith("\n# Draft-tree selector for naive verification\n")
+    assert card.data.base_model == ["some/target", "some/base"]
+    assert (card.data.license, card.data.library_name) == ("mit", "ddte")
+    results = {(result.dataset_name, result.metric_type): result.metric_value for result in card.data.eval_results}
+    assert results == {
+        ("held-out prompts", "ratio_to_plain"): 1.25,
+        (f"validation prompts of data set {config.data_hash[:16]}", "ratio_to_best_static"): pytest.approx(
+            config.metrics["validation_ratio_to_static"]
+        ),
+    }
+    for fact in ("| target | some/target@c0ffee; licence mit; fingerprint t1 |", "/drafts/own, made from some/base"):
+        assert fact in card.text
 
 
 def test_occupied_folders_and_unfinished_runs_are_refused(finished, tmp_path):

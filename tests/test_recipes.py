@@ -132,6 +132,7 @@ def test_the_chain(name: str, hub: Path, tmp_path: Path, monkeypatch: pytest.Mon
     """Data, training, evaluation and export by the recipe, made small; then decoding, without a loss."""
     monkeypatch.setattr(datasets, "load_dataset", local_loader(hub))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DDTE_CACHE", str(tmp_path / "cache"))
     recipe = RECIPES[name]
     save_small_pair(recipe, tmp_path)
     make_profile().save(tmp_path / "profile.json")

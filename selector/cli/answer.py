@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -16,11 +17,13 @@ from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 
 
-def build_decoder(checkpoint: Path, profile: Path | None, pair: PairConfig, decode: DecodeConfig) -> Decoder:
+def build_decoder(
+    checkpoint: Path, profile: Literal["machine", "checkpoint"] | Path, pair: PairConfig, decode: DecodeConfig
+) -> Decoder:
     """The decoder of `ddte decode`: a checkpoint's selector, or a fixed expansion with its verifier."""
     console = Console(stderr=True)
     selector = SelectorCheckpoint.load(checkpoint)
-    times = LatencyProfile.load(profile) if profile else None
+    times = LatencyProfile.load(profile) if isinstance(profile, Path) else profile
     console.print("Loading the models ...")
     decoder = Decoder.with_selector(
         load_pair(selector.config.models.given_to(pair)), selector, times, decode.policy, decode.guard

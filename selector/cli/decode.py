@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 from selector.config import DecodeConfig, PairConfig
 from selector.errors import UserError
@@ -17,7 +18,7 @@ def decode(
     prompt: str | None = None,
     prompts: str | None = None,
     out: Path | None = None,
-    profile: Path | None = None,
+    profile: Literal["machine", "checkpoint"] | Path = "machine",
 ) -> int:
     """Decode one prompt with a checkpoint, streaming text and ending with statistics; or many, to a file.
 
@@ -26,7 +27,8 @@ def decode(
         prompt: the user's message.
         prompts: JSONL file of prompts, or `-` for lines of standard input; needs OUT.
         out: JSONL file of answers; an interrupted one goes on.
-        profile: this machine's pass times (default: the checkpoint's).
+        profile: pass times that decide which trees pay: of this `machine`, measured once and kept in the user's cache,
+            of the `checkpoint`, or a file of `ddte profile`.
     """
     from selector.cli import answer
     from selector.decoding.policies import fixed_tree
@@ -54,7 +56,12 @@ def _shipped(pair: PairConfig) -> Path:
 
 
 def _decode_prompts(
-    prompts: str, out: Path | None, checkpoint: Path, profile: Path | None, pair: PairConfig, decode: DecodeConfig
+    prompts: str,
+    out: Path | None,
+    checkpoint: Path,
+    profile: Literal["machine", "checkpoint"] | Path,
+    pair: PairConfig,
+    decode: DecodeConfig,
 ) -> int:
     """Answer all `prompts` into the JSONL file `out`; exit code 1 when one of them failed."""
     from selector.artifacts import as_json, check_file
@@ -64,7 +71,7 @@ def _decode_prompts(
     if out is None:
         raise UserError("out is left out: give the JSONL file for the answers to prompts.")
     check_file("out", out)
-    own = {"pair": as_json(pair), "checkpoint": str(checkpoint), "profile": str(profile) if profile else None}
+    own = {"pair": as_json(pair), "checkpoint": str(checkpoint), "profile": str(profile)}
     answers, read = Answers(out, as_json(decode) | own), read_prompts(prompts)
     answers.left(read)
     return decode_all(answer.build_decoder(checkpoint, profile, pair, decode), read, answers, decode)

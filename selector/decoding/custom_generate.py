@@ -19,6 +19,7 @@ from selector.config import PairConfig
 from selector.decoding.checks import check_expansion, check_length, check_tokens
 from selector.decoding.decoder import Decoder
 from selector.decoding.generate_arguments import check_arguments, check_dropped, check_kinds
+from selector.decoding.pass_times import PassTimes
 from selector.decoding.stats import DecodeStats
 from selector.decoding.stopping import CriteriaStopping
 from selector.engine.huggingface import Pair, check_draft, pair_with
@@ -49,6 +50,7 @@ def ddte_generate(
     verifier: str | None = None,
     expansion: Expansion | tuple[int, int, int] | None = None,
     guard: bool = True,
+    profile: PassTimes = "machine",
     tokenizer: Any = None,
     stop_strings: str | Sequence[str] | None = None,
     streamer: Any = None,
@@ -64,12 +66,14 @@ def ddte_generate(
     Args:
         model, input_ids, logits_processor, stopping_criteria, generation_config: given by `generate`.
         decoder: loaded and packed once, a snapshot of the model until `decoder.refresh()`; takes the place of what
-            follows, up to `guard`.
+            follows, up to `profile`.
         checkpoint: a folder, for its selector; with `expansion`, for its verifier.
         draft: a draft folder, a hub id, or a loaded model.
         verifier: of an `expansion` without a checkpoint.
         expansion: one tree (K, L1, L2) for all steps.
         guard: pause speculation while pass times say that plain decoding is faster.
+        profile: pass times that the selector goes by; see `Decoder.with_selector`. Those of this machine are measured
+            in the first call and kept in the user's cache.
         tokenizer: for `stop_strings`.
         stop_strings: texts that end the answer.
         streamer: is put the prompt and then each token.
@@ -87,13 +91,17 @@ def ddte_generate(
         >>> target.generate(**inputs, **sampling, custom_generate=ddte.ddte_generate, expansion=(3, 0, 2), draft=draft)
     """
     check_dropped(inspect.currentframe())
-    check_kinds(checkpoint=checkpoint, draft=draft, verifier=verifier, expansion=expansion, guard=guard)
+    check_kinds(
+        checkpoint=checkpoint, draft=draft, verifier=verifier, expansion=expansion, guard=guard, profile=profile
+    )
     sampling = check_arguments(input_ids, generation_config, logits_processor, model_kwargs)
     if decoder is None:
-        decoder = _build(model, draft, checkpoint, verifier, expansion, guard, tokenizer)
+        decoder = _build(model, draft, checkpoint, verifier, expansion, guard, profile, tokenizer)
     elif decoder.pair.target.model is not model:
         raise UserError("decoder was built for another model object than the one that generates: build one of this.")
-    elif (checkpoint, verifier, expansion, guard, draft) != (None, None, None, True, PairConfig.draft):
+    elif (checkpoint, verifier, expansion, guard, profile, draft) != (
+        None, None, None, True, "machine", PairConfig.draft,
+    ):  # fmt: skip
         raise UserError("decoder is given beside settings of its own: leave out checkpoint, draft and the like.")
     prompt = [int(token) for token in input_ids[0].tolist()]
     check_tokens(prompt, decoder.pair.target.vocab_size)
@@ -132,6 +140,7 @@ def _build(
     verifier: str | None,
     expansion: tuple[int, ...] | None,
     guard: bool,
+    profile: PassTimes,
     tokenizer: Any,
 ) -> Decoder:
     """A decoder for one call, which copies none of the target's weights."""
@@ -144,7 +153,7 @@ def _build(
     pair = _pair(model, draft, tokenizer)
     if expansion is None:
         assert checkpoint is not None
-        return Decoder.with_selector(pair, checkpoint, guard=guard)
+        return Decoder.with_selector(pair, checkpoint, profile, guard=guard)
     draft_warp: Any = checkpoint.config.draft_warp if checkpoint else "same"
     return Decoder(pair, verifier or own, check_expansion(expansion), draft_warp)
 

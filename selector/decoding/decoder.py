@@ -13,14 +13,13 @@ from selector.config import PairConfig, check_draft_warp
 from selector.decoding.checks import check_branches, check_call, check_length, check_tokens, token_ids
 from selector.decoding.generation import Generation, Step
 from selector.decoding.guard import PLAIN, Guard
-from selector.decoding.pass_times import foreign_times
+from selector.decoding.pass_times import PassTimes, decoding_times
 from selector.decoding.policies import FixedPolicy, Policy, SelectorPolicy, fixed_tree
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import DecodeStats, Stopwatch
 from selector.decoding.stopping import Ending, Stopping, TextStream
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
-from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.trees.expansion import Expansion
 from selector.trees.verifier import Verifier
@@ -85,12 +84,13 @@ class Decoder:
         draft: str = PairConfig.draft,
         dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
         device: str = "auto",
-        profile: LatencyProfile | None = None,
+        profile: PassTimes = "machine",
         head: str = "auto",
     ) -> Decoder:
         """A decoder with an exported selector and the pair that it names, or the given one where that is another.
 
-        Raises UserError when the folder is not a checkpoint, or was trained for another pair.
+        For `profile` and `head` see `with_selector`. Raises UserError when the folder is not a checkpoint, or was
+        trained for another pair.
         """
         checkpoint = SelectorCheckpoint.load(folder)
         given = PairConfig(target=target, draft=draft, dtype=dtype, device=device)
@@ -101,29 +101,27 @@ class Decoder:
         cls,
         pair: Pair,
         checkpoint: SelectorCheckpoint,
-        profile: LatencyProfile | None = None,
+        profile: PassTimes = "machine",
         head: str = "auto",
         guard: bool = True,
     ) -> Decoder:
-        """A decoder with a loaded selector; `profile` holds this machine's pass times, for the guard as well.
+        """A decoder with a loaded selector, which weighs trees by the pass times of `profile`; so does the guard.
 
-        `head` is one of `HEADS`, a tree (K, L1, L2) in place of the selector's choice, or `auto`: then a selector
-        that did not pay in training gives way to its best static tree, which the decoder's `policy` says. Without a
-        profile the checkpoint's pass times decide, with a warning where they are another machine's.
+        `profile` is `machine`: the checkpoint's times if they are this machine's, else those kept in the user's cache
+        (`DDTE_CACHE`), measured now where there are none. Or it is `checkpoint` or a `LatencyProfile`, with a warning
+        where those are of another machine or type. `head` is one of `HEADS`, a tree (K, L1, L2) in place of the
+        selector's choice, or `auto`: then a selector that did not pay in training gives way to its best static tree,
+        which the decoder's `policy` says.
         """
-        chosen: Policy
-        if profile is not None:
-            profile.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
-        if (tree := fixed_tree(head)) is not None:
-            chosen = FixedPolicy(tree)
-        else:
+        verifier, warp, tree = checkpoint.config.verifier, checkpoint.config.draft_warp, fixed_tree(head)
+        if tree is None:
             checkpoint.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
-            replaced = head == "auto" and not checkpoint.beats_static
-            chosen = FixedPolicy(checkpoint.best_static) if replaced else SelectorPolicy(checkpoint, profile, head)
-        if profile is None and (foreign := foreign_times(checkpoint.profile, pair)):
-            warnings.warn(foreign, stacklevel=2)
-        watch = Guard(profile or checkpoint.profile, isinstance(chosen, SelectorPolicy)) if guard else None
-        return cls(pair, checkpoint.config.verifier, chosen, checkpoint.config.draft_warp, watch)
+            tree = checkpoint.best_static if head == "auto" and not checkpoint.beats_static else None
+        if tree is not None and not guard:  # nothing asks for times
+            return cls(pair, verifier, tree, warp)
+        times = decoding_times(profile, pair, checkpoint)
+        policy = SelectorPolicy(checkpoint, times, head) if tree is None else FixedPolicy(tree)
+        return cls(pair, verifier, policy, warp, Guard(times, tree is None) if guard else None)
 
     def refresh(self) -> None:
         """Take both models as they are now: weights, adapters, hooks. Texts in progress go on with the old ones.

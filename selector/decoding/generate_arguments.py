@@ -25,6 +25,7 @@ from transformers.generation.logits_process import (
 
 from selector.distributions import Sampling
 from selector.errors import UserError
+from selector.latency import LatencyProfile
 
 HONOURED = {
     "max_length", "max_new_tokens", "max_time", "stop_strings", "eos_token_id", "pad_token_id", "bos_token_id",
@@ -48,6 +49,7 @@ KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "verifier": ((str, NoneType), "a verifier's name"),
     "expansion": ((tuple, list, NoneType), "(K, L1, L2)"),
     "guard": ((bool,), "True or False"),
+    "profile": ((str, LatencyProfile), "a LatencyProfile, 'machine' or 'checkpoint'"),
 }
 
 

@@ -1,30 +1,106 @@
-"""This machine's pass times, measured once for a pair and kept in the user's cache."""
+"""This machine's pass times: measured once for a pair, kept in the user's cache, and taken for decoding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
-from selector.artifacts import content_hash
-from selector.config import Limits
-from selector.decoding.profiling import describe_machine, machine_kind, measure_profile
+from selector.artifacts import content_hash, sole_writer
+from selector.config import Inputs, Limits
+from selector.decoding.profiling import CONTEXTS, WIDTHS, describe_machine, machine_kind, measure_profile
 from selector.engine.embedded import cache_folder
 from selector.engine.huggingface import Pair
-from selector.latency import LatencyProfile
+from selector.errors import UserError
+from selector.latency import SCHEMA, LatencyProfile
+from selector.network.checkpoint import SelectorCheckpoint
+from selector.trees.expansion import ActionSpace
 
+PassTimes = LatencyProfile | Literal["machine", "checkpoint"]
 FOREIGN = (
-    "the checkpoint's pass times are of another machine or type ({theirs}), not of this one ({here}), and decide which "
-    "trees pay: measure this machine's with `ddte profile`, and give them as the profile."
+    "{what} has pass times of another kind ({differences}), and they decide which trees pay: leave `profile` out to "
+    "take this machine's."
 )
+PLACEMENT = ("attn_implementation", "draft_device", "max_memory")  # of a pair's configuration: they change pass times
+SHORT = (64, 512)  # contexts of a kept profile, which is measured while somebody waits
 TRIES = 3  # a profile that other work disturbed is measured again
 
 
+def tell(sentence: str) -> None:
+    """Say something on standard error, so that output stays what was asked for."""
+    print(sentence, file=sys.stderr)
+
+
+def decoding_times(
+    given: PassTimes, pair: Pair, checkpoint: SelectorCheckpoint, say: Callable[[str], None] = tell
+) -> LatencyProfile:
+    """The pass times that decide in decoding: `given`, the checkpoint's, or this machine's.
+
+    With `machine` those of the checkpoint serve where they are of this machine, pair, type and threads; otherwise
+    `machine_profile`. Other times than this machine's are taken with a warning. Raises UserError for another word, and
+    for a profile of another pair.
+    """
+    if isinstance(given, LatencyProfile):
+        given.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
+        profile, what = given, "the profile"
+    elif given in ("machine", "checkpoint"):
+        profile, what = checkpoint.profile, "the checkpoint"
+    else:
+        raise UserError(f"profile is {given!r}: give a LatencyProfile, 'machine' or 'checkpoint'.")
+    differences = foreign_times(profile, pair)
+    if differences is None:
+        return profile
+    if given == "machine":
+        shape = checkpoint.config.shape
+        return machine_profile(pair, shape.action_space, shape.inputs, say)
+    warnings.warn(FOREIGN.format(what=what, differences=differences), stacklevel=3)
+    return profile
+
+
+def machine_profile(
+    pair: Pair, action_space: Limits, inputs: Inputs, say: Callable[[str], None] = tell
+) -> LatencyProfile:
+    """The kept profile of this pair, type, placement, device, threads and versions; measured where there is none.
+
+    `say` is told before and after the measurement. A kept one that other work had disturbed is named in a warning.
+    """
+    place = [str(getattr(pair.config, name)) for name in PLACEMENT]
+    key = content_hash([SCHEMA, describe_machine(pair), place, list(action_space), inputs])[:16]
+    path = cache_folder() / "profiles" / f"{key}.json"
+    if not path.is_file():
+        say(f"Measuring this machine's pass times with this pair, once; kept as {path}.")
+        with sole_writer("DDTE_CACHE", path, wait=True):  # two that measure would be in each other's way
+            if not path.is_file():
+                _measure_into(path, pair, action_space, inputs, say)
+    profile = LatencyProfile.load(path)
+    if disturbance := profile.disturbance():
+        doubt = disturbance.split(":")[0]
+        warnings.warn(f"pass times in {path} are doubtful ({doubt}): remove the file to measure again.", stacklevel=2)
+    return profile
+
+
+def _measure_into(path: Path, pair: Pair, action_space: Limits, inputs: Inputs, say: Callable[[str], None]) -> None:
+    start, rows = time.perf_counter(), max(action.width for action in ActionSpace(*action_space).expansions)
+    widths = [width for width, narrower in zip(WIDTHS, (0, *WIDTHS), strict=False) if narrower < rows]
+    measure_undisturbed(pair, action_space, inputs, say, contexts=SHORT, widths=widths).save(path)
+    say(f"Measured in {time.perf_counter() - start:.0f} s.")
+
+
 def measure_undisturbed(
-    pair: Pair, action_space: Limits, inputs: Literal["all", "root"], say: Callable[[str], None]
+    pair: Pair,
+    action_space: Limits,
+    inputs: Inputs,
+    say: Callable[[str], None] = tell,
+    *,
+    contexts: Sequence[int] = CONTEXTS,
+    widths: Sequence[int] = WIDTHS,
 ) -> LatencyProfile:
     """A profile of this machine; one that other work disturbed is measured again, and the last one is kept."""
     for left in reversed(range(TRIES)):
-        profile = measure_profile(pair, action_space=action_space, inputs=inputs)
+        profile = measure_profile(pair, contexts, widths, action_space=action_space, inputs=inputs)
         disturbance = profile.disturbance()
         if disturbance is None:
             break
@@ -32,29 +108,10 @@ def measure_undisturbed(
     return profile
 
 
-def machine_profile(
-    pair: Pair, action_space: Limits, inputs: Literal["all", "root"], say: Callable[[str], None]
-) -> LatencyProfile:
-    """The kept profile of this pair, type, device, threads and versions; measured now where there is none.
-
-    `say` is told before the measurement starts, which takes seconds on small models.
-    """
-    machine = describe_machine(pair)
-    key = content_hash({"machine": machine, "action_space": list(action_space), "inputs": inputs})[:16]
-    path = cache_folder() / "profiles" / f"{key}.json"
-    if path.is_file():
-        return LatencyProfile.load(path)
-    say(f"Measuring this machine's pass times with this pair, once (about half a minute); kept as {path}.")
-    profile = measure_undisturbed(pair, action_space, inputs, say)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    profile.save(path)
-    return profile
-
-
 def foreign_times(profile: LatencyProfile, pair: Pair) -> str | None:
-    """A sentence where a profile was measured on another device, with other threads or in another type; else None."""
-    here = machine_kind(pair)
-    if all(profile.machine.get(name) == value for name, value in here.items()):
-        return None
-    theirs = ", ".join(str(profile.machine.get(name, "unknown")) for name in here)
-    return FOREIGN.format(theirs=theirs, here=", ".join(map(str, here.values())))
+    """How a profile's machine, threads, type or pair differ from those at hand, in words; None where they do not."""
+    here = machine_kind(pair) | {"target": pair.target.fingerprint, "draft": pair.draft.fingerprint}
+    there = {name: profile.machine[name] for name in here if name in profile.machine}
+    differences = [f"{name} is {value}, here {here[name]}" for name, value in there.items() if value != here[name]]
+    missing = [f"{name} is not recorded" for name in here if name not in there]
+    return "; ".join(differences or missing) or None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -58,15 +59,16 @@ def measure_profile(
     """
     steps = (repeats + 1) * sum(1 + expansion_of_width(width).max_depth for width in widths)
     contexts = fitting_contexts(pair, contexts, max(*widths, steps))
-    timer, policy = Timer(pair.target.device), linear_selector(pair, action_space, inputs)
-    rounds = [context for _ in range(2) for context in contexts]
-    for done, context in enumerate(rounds, 1):
-        prompt = torch.randint(0, pair.target.vocab_size, (context,), generator=torch.Generator().manual_seed(done))
-        _measure_passes(pair, timer, prompt, widths, repeats)
-        _measure_steps(pair, timer, prompt, widths, repeats, get_verifier(verifier), policy)
-        _measure_plain(pair, timer, prompt)
-        if progress is not None:
-            progress(done / len(rounds))
+    timer, rounds = Timer(pair.target.device), [context for _ in range(2) for context in contexts]
+    with _random_numbers_kept():
+        policy = linear_selector(pair, action_space, inputs)
+        for done, context in enumerate(rounds, 1):
+            prompt = torch.randint(0, pair.target.vocab_size, (context,), generator=torch.Generator().manual_seed(done))
+            _measure_passes(pair, timer, prompt, widths, repeats)
+            _measure_steps(pair, timer, prompt, widths, repeats, get_verifier(verifier), policy)
+            _measure_plain(pair, timer, prompt)
+            if progress is not None:
+                progress(done / len(rounds))
     return LatencyProfile(
         contexts=tuple(contexts),
         widths=tuple(widths),
@@ -78,6 +80,11 @@ def measure_profile(
         machine=describe_machine(pair),
         provenance=provenance(pair),
     )
+
+
+def _random_numbers_kept() -> AbstractContextManager[None]:
+    """torch's own generators go on after the block as if nothing had been drawn in it."""
+    return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())  # type: ignore[no-untyped-call]
 
 
 def fitting_contexts(pair: Pair, contexts: Sequence[int], room: int) -> list[int]:
@@ -113,11 +120,12 @@ def provenance(pair: Pair) -> Provenance:
 
 
 def machine_kind(pair: Pair) -> dict[str, Any]:
-    """What pass times depend on beside the models: `device`, `threads`, `dtype`."""
+    """What pass times depend on beside the models: `device`, `threads`, `dtype`, and whether weights are `packed`."""
     device = pair.target.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     dtype = str(pair.dtype).removeprefix("torch.")
-    return {"device": f"{device.type} ({name})", "threads": torch.get_num_threads(), "dtype": dtype}
+    kind = {"device": f"{device.type} ({name})", "threads": torch.get_num_threads(), "dtype": dtype}
+    return kind | {"packed": pair.target.snapshot}
 
 
 def _processor() -> str:

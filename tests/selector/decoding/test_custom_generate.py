@@ -26,8 +26,10 @@ from transformers import (
 
 from selector.artifacts import as_json
 from selector.config import PairConfig
+from selector.decoding import pass_times
 from selector.decoding.custom_generate import DdteOutput, ddte_generate
 from selector.decoding.decoder import Decoder
+from selector.decoding.profiling import describe_machine
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.huggingface import pair_with
 from selector.errors import UserError
@@ -242,6 +244,7 @@ def test_refused_by_name(target_llama: LlamaForCausalLM, draft_llama: LlamaForCa
         ("expansion", 5, r"\(K, L1, L2\)"),
         ("expansion", "(3, 1, 2)", r"\(K, L1, L2\)"),
         ("guard", "yes", "True or False"),
+        ("profile", 5, "a LatencyProfile, 'machine' or 'checkpoint'"),
     ],
 )
 def test_own_arguments_of_another_kind(target_llama: LlamaForCausalLM, name: str, value: Any, way_out: str) -> None:
@@ -267,10 +270,13 @@ def test_other_refusals(target_llama: LlamaForCausalLM, draft_llama: LlamaForCau
         target_llama.generate(PROMPT, **tree, do_sample=True, temperature=0.5, logits_processor=own)
 
 
-def save_checkpoint(folder: Path, target: LlamaForCausalLM, draft: LlamaForCausalLM) -> Path:
-    """An untrained selector of this pair, for verifier `naive`."""
+def save_checkpoint(
+    folder: Path, target: LlamaForCausalLM, draft: LlamaForCausalLM, machine: dict[str, Any] | None = None
+) -> Path:
+    """An untrained selector of this pair, for verifier `naive`; its pass times are of this machine, or of `machine`."""
     shape = NetworkShape(32, 32, len(SCALARS), (2, 1, 3))
-    profile = LatencyProfile((1,), (1,), ((1.0,),), ((0.1,),), (0.0,), (1.0,))
+    here = describe_machine(pair_with(target, None, PairConfig(), draft, pack=False))
+    profile = LatencyProfile((1,), (1,), ((1.0,),), ((0.1,),), (0.0,), (1.0,), machine=machine or here)
     config = CheckpointConfig(
         verifier="naive", shape=shape, scalars=list(SCALARS), default_head="regressor", draft_warp="same",
         target_fingerprint=HuggingFaceModel(target).fingerprint, draft_fingerprint=HuggingFaceModel(draft).fingerprint,
@@ -291,9 +297,8 @@ def test_checkpoint(tmp_path: Path, target_llama: LlamaForCausalLM, draft_llama:
     output = call(draft=draft_llama, expansion=(2, 1, 2), return_dict_in_generate=True)
     assert output.sequences.tolist() == expected
     assert max(output.stats.actions, key=output.stats.actions.get) == (2, 1, 2)
-    decoder = Decoder.with_selector(
-        pair_with(target_llama, None, PairConfig(), draft_llama), SelectorCheckpoint.load(folder)
-    )
+    pair = pair_with(target_llama, None, PairConfig(), draft_llama, pack=False)
+    decoder = Decoder.with_selector(pair, SelectorCheckpoint.load(folder))
     own = partial(ddte_generate, decoder=decoder)
     assert target_llama.generate(PROMPT, custom_generate=own, max_new_tokens=40).tolist() == expected
     with pytest.raises(UserError, match="leave out checkpoint"):
@@ -304,6 +309,26 @@ def test_checkpoint(tmp_path: Path, target_llama: LlamaForCausalLM, draft_llama:
         call(draft=draft_llama, verifier="nss")
     with pytest.raises(UserError, match="made for another draft model"):
         call(draft=tiny_llama(3))
+
+
+def test_pass_times_are_measured_in_the_first_call_alone(
+    tmp_path: Path, target_llama: LlamaForCausalLM, draft_llama: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And measuring draws none of the numbers that sampled text follows from."""
+    monkeypatch.setenv("DDTE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(pass_times, "SHORT", (3,))
+    folder = save_checkpoint(tmp_path / "naive", target_llama, draft_llama, {"device": "toy"})
+    settings: dict[str, Any] = {"checkpoint": folder, "draft": draft_llama, "do_sample": True, "max_new_tokens": 20}
+    texts, kept = [], []
+    for _ in range(2):
+        torch.manual_seed(5)
+        texts.append(target_llama.generate(PROMPT, custom_generate=ddte_generate, **settings).tolist())
+        kept.append([(path, path.stat().st_mtime_ns) for path in (tmp_path / "cache" / "profiles").iterdir()])
+    assert texts[0] == texts[1]
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 1
+    with pytest.warns(UserWarning, match="the checkpoint has pass times of another kind"):
+        target_llama.generate(PROMPT, custom_generate=ddte_generate, profile="checkpoint", **settings)
 
 
 def test_a_models_own_settings_count(draft_llama: LlamaForCausalLM) -> None:

@@ -19,6 +19,7 @@ from selector.engine.causal_model import HuggingFaceModel, PendingRows
 from selector.errors import UserError
 from selector.trees.expansion import Expansion
 from selector.trees.verifiers import VERIFIERS
+from tests.support.profiles import make_profile
 from tests.support.scripted_selectors import make_checkpoint
 from tests.support.table_model import TableModel
 
@@ -209,8 +210,8 @@ def test_table_models_decode() -> None:
 )
 def test_a_selector_that_did_not_pay_gives_way_to_its_static_tree(ratio: float, head: Any, policy: type) -> None:
     checkpoint = make_checkpoint(metrics={"validation_ratio_to_static": ratio}, best_static=(2, 1, 1))
-    models = [SimpleNamespace(fingerprint=name, device=torch.device("cpu")) for name in ("t", "d")]
-    decoder = Decoder.with_selector(pair_of(*models), checkpoint, head=head)
+    models = [SimpleNamespace(fingerprint=name, device=torch.device("cpu"), snapshot=False) for name in ("t", "d")]
+    decoder = Decoder.with_selector(pair_of(*models), checkpoint, make_profile(), head)
     assert isinstance(decoder.policy, policy)
     assert decoder.guard is not None
     if isinstance(decoder.policy, FixedPolicy):
@@ -220,7 +221,7 @@ def test_a_selector_that_did_not_pay_gives_way_to_its_static_tree(ratio: float, 
 
 def test_a_tree_takes_the_place_of_the_selector() -> None:
     checkpoint = make_checkpoint(best_static=(2, 1, 1))
-    models = [SimpleNamespace(fingerprint=name, device=torch.device("cpu")) for name in ("another t", "d")]
-    decoder = Decoder.with_selector(pair_of(*models), checkpoint, head="(2, 0, 1)")
+    models = [SimpleNamespace(fingerprint=name) for name in ("another t", "d")]
+    decoder = Decoder.with_selector(pair_of(*models), checkpoint, head="(2, 0, 1)", guard=False)
     assert isinstance(decoder.policy, FixedPolicy)
     assert decoder.policy.expansion == (2, 0, 1)

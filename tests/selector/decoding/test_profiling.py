@@ -36,6 +36,7 @@ def test_trees_have_the_width(width: int) -> None:
 def test_profile(target: HuggingFaceModel, draft: HuggingFaceModel, inputs: Any) -> None:
     pair = SimpleNamespace(target=target, draft=draft, dtype=torch.float32, names=NAMES)
     shares: list[float] = []
+    drawn = torch.get_rng_state()
     profile = measure_profile(pair, (3, 20), (1, 4, 12), repeats=1, inputs=inputs, progress=shares.append)
     assert LatencyProfile.from_dict(json.loads(json.dumps(asdict(profile)))) == profile
     assert min(map(min, profile.target_seconds)) > 0 < min(map(min, profile.draft_seconds))
@@ -46,6 +47,7 @@ def test_profile(target: HuggingFaceModel, draft: HuggingFaceModel, inputs: Any)
     assert (known.kind, known.target, known.draft) == ("measured", "some/target", "some/draft")
     assert known.hardware == hardware_words(profile.machine)
     assert "torch" in known.engine
+    assert torch.equal(torch.get_rng_state(), drawn)
 
 
 def test_contexts_that_the_models_hold() -> None:

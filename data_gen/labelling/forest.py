@@ -9,7 +9,8 @@ from itertools import count
 from torch import Tensor
 
 from selector.trees.expansion import Expansion
-from selector.trees.super_tree_view import Drawing, Nodes
+from selector.trees.nodes import Nodes
+from selector.trees.super_tree_view import Drawing
 from selector.verification.node_distributions import NodeDistributions
 
 

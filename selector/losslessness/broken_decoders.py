@@ -53,4 +53,4 @@ class AlwaysAccept(TreeVerifier):
         leaf = 0
         while tree.topology.children[leaf]:
             leaf = tree.topology.children[leaf][0]
-        return Decision([float(node == leaf) for node in range(len(tree.topology))], lambda node: target_probs[node])
+        return Decision({leaf: 1.0}, lambda node: target_probs[node])

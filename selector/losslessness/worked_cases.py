@@ -12,7 +12,7 @@ from torch import Tensor
 from selector.artifacts import read_json
 from selector.errors import UserError
 from selector.trees.draft_tree import DraftTree
-from selector.trees.topology import build_topology, prefix_of
+from selector.trees.topology import add_chain, build_topology, prefix_of
 from selector.trees.verifiers import VERIFIERS
 from selector.verification.khisti import play
 from selector.verification.node_distributions import Drafts, NodeDistributions
@@ -20,7 +20,7 @@ from selector.verification.proposal import ProposalSolver
 from selector.verification.solver import Solver
 from selector.verification.solvers import SOLVERS
 
-FORMAT = 1
+FORMATS = (1, 2)  # the second with a chain of copied tokens in trees
 REMEDY = "give a JSON file of worked cases"
 SUM_TOLERANCE = 1e-6
 NEEDS_FLOAT64 = ("nearly equal", "tiny")
@@ -47,8 +47,8 @@ class CaseResult(NamedTuple):
 def check_cases(path: Path, dtype: torch.dtype = torch.float64) -> list[CaseResult]:
     """Compare every case; float32 leaves out cases that need float64. A UserError names the first damaged case."""
     cases = read_json(path, REMEDY)
-    if not isinstance(cases, dict) or cases.get("format") != FORMAT:
-        raise UserError(f"file '{path}' is not of format {FORMAT}: {REMEDY}.")
+    if not isinstance(cases, dict) or cases.get("format") not in FORMATS:
+        raise UserError(f"file '{path}' is not of format {' or '.join(map(str, FORMATS))}: {REMEDY}.")
     results = []
     for kind, compare in (("otlp", _compare_otlp), ("acceptance", _compare_acceptance), ("trees", _compare_tree)):
         if not isinstance(cases.get(kind), list):
@@ -97,6 +97,7 @@ def case_tree(case: dict[str, Any], dtype: torch.dtype) -> tuple[DraftTree, Tens
         raise ValueError("branches is empty")
     paths = [_tokens("path", path, vocab) for path in (case["trunk"], *case["branches"])]
     topology, tokens = build_topology(paths[0], paths[1:])
+    copied = add_chain(topology, tokens, _tokens("copied", case.get("copied", []), vocab))
     prefixes = {prefix_of(topology, tokens, node): node for node in range(len(topology))}
     given = {tuple(node["prefix"]): node for node in case["nodes"]}
     target = [_distribution(f"p of node {list(prefix)}", given[prefix]["p"], vocab, dtype) for prefix in prefixes]
@@ -106,7 +107,7 @@ def case_tree(case: dict[str, Any], dtype: torch.dtype) -> tuple[DraftTree, Tens
         if topology.children[node]
     ]
     draft_probs = torch.stack(draft) if draft else torch.empty(0, vocab, dtype=dtype)
-    return DraftTree(topology, torch.tensor(tokens), draft_probs), torch.stack(target), prefixes
+    return DraftTree(topology, torch.tensor(tokens), draft_probs, copied=copied), torch.stack(target), prefixes
 
 
 def drafts_of(distributions: NodeDistributions, tokens: Sequence[int]) -> Drafts:

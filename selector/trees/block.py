@@ -12,14 +12,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from selector.errors import UserError
 from selector.trees.block_paths import MakeRouter, Proposal, Route
-from selector.trees.draft_tree import DraftTree
-from selector.trees.verifier import Decision, TreeVerifier, tree_distributions
+from selector.trees.nodes import Nodes, Subtree
+from selector.trees.verifier import Decision, NodesVerifier
 from selector.verification.node_distributions import LARGEST_FACTOR, NodeDistributions
 from selector.verification.solver import ratio
 
 
-class Block(TreeVerifier):
+class Block(NodesVerifier):
     """Accept the path's node `i` with `h_i = S_i / (S_i + (1 - w_i))`, its leaf with `w`, from the leaf upwards.
 
     `w_i = min(1, w_{i-1} p / r)`, `S_i = sum (w_i p - r)_+`, with `r` the distribution of the path's next token.
@@ -28,28 +29,39 @@ class Block(TreeVerifier):
     def __init__(self, name: str, router: MakeRouter) -> None:
         self.name, self.router = name, router
 
-    def decide(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Decision:
-        distributions, target, draft = tree_distributions(tree, target_probs)
-        tokens = tree.tokens.tolist()
-        lists = {node: children for node, children in enumerate(tree.topology.children) if children}
-        taken = take(distributions, self.router(distributions, tokens).routes([lists]), target, draft, {0: 1.0})[0]
-        accepted = [0.0] * len(tree.topology)
+    def decide_among(self, nodes: Nodes, tree: Subtree) -> Decision:
+        if any(node in tree.drafted for node in tree.copied):
+            raise UserError(mixed_refusal(self.name))
+        distributions = nodes.distributions
+        chain = Taken.chain(nodes, tree)
+        end, weight = list(chain.weights.items())[-1]
+        route = self.router(distributions, nodes.tokens).routes([tree.drafted])[0]
+        taken = take(distributions, [route], nodes.target, nodes.draft, {end: weight})[0].below(chain)
+        accepted: dict[int, float] = {}
         missed: dict[int, float] = {}
         for node in reversed(taken.reach):
             children = taken.route.chosen.get(node)
             arrive = sum(missed[child] for child in children) if children else taken.reach[node]
-            accepted[node] = arrive * (taken.acceptance(node) if node > 0 else 1.0)
+            accepted[node] = arrive * (taken.acceptance(node) if node != tree.root else 1.0)
             missed[node] = arrive - accepted[node]
 
         def bonus(node: int) -> Float[Tensor, " vocab"]:
-            if node not in taken.route.chosen:
-                return target_probs[node]
-            proposal = taken.route.proposals.get(node)
+            if node not in route.chosen:
+                return distributions.target(nodes.row(node, tree.copied.get(node)))
+            proposal = route.proposals.get(node)
             return distributions.residual(
                 node, 1 / taken.weights[node], [], proposal.probs(distributions) if proposal else None
             )
 
         return Decision(accepted, bonus)
+
+
+def mixed_refusal(verifier: str) -> str:
+    """What to say of a path verifier and a tree with drafts beside a copied token."""
+    return (
+        f"verifier is '{verifier}', which follows one path, and the tree has drafts beside a copied token: "
+        "draft below the copied trunk's end alone, or take traversal or a node-local verifier."
+    )
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,21 @@ class Taken:
     reach: dict[int, float]
     weights: dict[int, float]
     masses: dict[int, float]
+
+    @classmethod
+    def chain(cls, nodes: Nodes, tree: Subtree) -> Taken:
+        """A copied trunk, whose tokens have point masses for drafts: `w <- w p(c)`, `Z(1 / w) = 1 - p(c)`."""
+        weights, masses = {tree.root: 1.0}, {}
+        for node, child in tree.copied.items():
+            weights[child] = weights[node] * nodes.chance(child)
+            masses[node] = 1 - nodes.chance(child)
+        route = Route({node: {child: 1.0} for node, child in tree.copied.items()}, {}, {})
+        return cls(route, dict.fromkeys(weights, 1.0), weights, masses)
+
+    def below(self, chain: Taken) -> Taken:
+        """The same nodes below the end of a chain."""
+        route = self.route._replace(chosen=chain.route.chosen | self.route.chosen)
+        return Taken(route, chain.reach | self.reach, chain.weights | self.weights, chain.masses | self.masses)
 
     def acceptance(self, node: int) -> float:
         """`h` of a node."""
@@ -90,7 +117,7 @@ def take(
 ) -> list[Taken]:
     """Nodes of each route, followed from its first node with the weight that `starts` gives.
 
-    `target`, `draft`: of each node's token, as `tree_distributions` returns them.
+    `target`, `draft`: of each node's token, as in `Nodes`.
     """
     taken = [_follow(route, target, draft, starts) for route in routes]
     wanted = {
@@ -108,7 +135,7 @@ def take(
 
 
 def _follow(route: Route, target: Sequence[float], draft: Sequence[float], starts: Mapping[int, float]) -> Taken:
-    start = next(iter(route.chosen), 0)
+    start = next(iter(route.chosen), next(iter(starts)))
     reach, weights = {start: 1.0}, {start: starts[start]}
     for node, children in route.chosen.items():
         if node not in reach:

@@ -9,13 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from selector.trees.nodes import ChildLists
 from selector.verification.node_distributions import Drafts, NodeDistributions
 from selector.verification.proposal import Choice, choices
 from selector.verification.ranked import Ranked
 from selector.verification.ranking import rankings
-
-ChildLists = Mapping[int, Sequence[int]]
-"""Child nodes, in branch order and with multiplicity, of each node that has some; parents come first."""
 
 
 class Proposal(Protocol):

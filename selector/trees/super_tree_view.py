@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from selector.trees.expansion import Expansion
-from selector.trees.walk import node_drafts
-from selector.verification.node_distributions import Drafts, NodeDistributions
+from selector.trees.nodes import Nodes
+from selector.verification.node_distributions import Drafts
 
 ChildList = tuple[int, tuple[int, ...]]
 """A node, and child nodes of it, with multiplicity."""
@@ -56,25 +56,6 @@ class Reading(NamedTuple):
         return levels
 
 
-class Nodes:
-    """A trie of drafted tokens, which several super-trees may lie in, and its distributions.
-
-    Attributes:
-        distributions: target and draft rows, one a node; leaves need none.
-        parents: parent of each node, which stands before it; -1 for a root.
-        tokens: of each node.
-        target, draft: probability of each node's token at its parent (a root: 1).
-    """
-
-    def __init__(self, distributions: NodeDistributions, parents: Sequence[int], tokens: Sequence[int]) -> None:
-        self.distributions, self.parents, self.tokens = distributions, parents, tokens
-        below = [node for node, parent in enumerate(parents) if parent >= 0]
-        found = distributions.at([parents[node] for node in below], [tokens[node] for node in below])
-        self.target, self.draft = [1.0] * len(parents), [1.0] * len(parents)
-        for node, target, draft in zip(below, *found, strict=True):
-            self.target[node], self.draft[node] = target, draft
-
-
 class Drawing:
     """A super-tree among such nodes: a long trunk with extra i.i.d. branches at each position.
 
@@ -92,7 +73,7 @@ class Drawing:
     def __init__(
         self, nodes: Nodes, trunk: Sequence[int], branches: Sequence[Sequence[Sequence[int]]], limits: Expansion
     ) -> None:
-        self.trunk, self.branches, self.limits = trunk, branches, limits
+        self.trunk, self.branches, self.limits, self._nodes = trunk, branches, limits, nodes
         self.nodes = sorted({*trunk, *(node for below in branches for branch in below for node in branch)})
         self.distributions, self.parents, self.tokens = nodes.distributions, nodes.parents, nodes.tokens
         self.target, self.draft = nodes.target, nodes.draft
@@ -141,7 +122,7 @@ class Drawing:
     def drafts(self) -> dict[ChildList, Drafts]:
         """All of those lists, as a solver takes them."""
         return {
-            (node, children): node_drafts(node, children, self.tokens, self.target, self.draft)
+            (node, children): self._nodes.drafts(node, children)
             for node, children in dict.fromkeys(self.inner_lists + self.end_lists)
         }
 

@@ -7,7 +7,7 @@ or write it out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from selector.distributions import draw
 from selector.trees.draft_tree import DraftTree
-from selector.verification.node_distributions import NodeDistributions
+from selector.trees.nodes import Nodes, Subtree, tree_nodes
 
 
 class Verification(NamedTuple):
@@ -55,11 +55,11 @@ class Decision:
     """The exact distribution of a verification, given the tree.
 
     Attributes:
-        accepted: probability that each node is the accepted one; they sum to 1.
+        accepted: probability of nodes to be the accepted one; others have none. They sum to 1.
         bonus: row `[vocab]`, up to its sum, that the bonus token follows once a node is accepted.
     """
 
-    accepted: list[float]
+    accepted: Mapping[int, float]
     bonus: Callable[[int], Float[Tensor, " vocab"]]
 
 
@@ -77,7 +77,8 @@ class TreeVerifier(ABC):
     ) -> Verification:
         """Sample (accepted node, bonus token)."""
         decision = self.decide(tree, target_probs)
-        accepted = torch.tensor([decision.accepted], dtype=torch.float64, device=target_probs.device)
+        chances = [decision.accepted.get(node, 0.0) for node in range(len(tree.topology))]
+        accepted = torch.tensor([chances], dtype=torch.float64, device=target_probs.device)
         node = int(draw(accepted, generator))
         return Verification(node, int(draw(decision.bonus(node)[None], generator)))
 
@@ -85,7 +86,7 @@ class TreeVerifier(ABC):
         """Probability of (accepted node, bonus token) given the tree; sums to 1."""
         decision = self.decide(tree, target_probs)
         probs = torch.zeros_like(target_probs)
-        for node, probability in enumerate(decision.accepted):
+        for node, probability in decision.accepted.items():
             if probability > 0:
                 row = decision.bonus(node)
                 probs[node] = row / row.sum() * probability
@@ -94,14 +95,21 @@ class TreeVerifier(ABC):
     def expected_tokens(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Float[Tensor, ""]:
         """`E[tau + 1 | tree]`."""
         accepted = self.decide(tree, target_probs).accepted
-        tokens = sum(p * (depth + 1) for p, depth in zip(accepted, tree.topology.depths, strict=True))
+        tokens = sum(p * (tree.topology.depths[node] + 1) for node, p in accepted.items())
         return target_probs.new_tensor(tokens)
 
 
-def tree_distributions(
-    tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]
-) -> tuple[NodeDistributions, list[float], list[float]]:
-    """Distributions at a tree's nodes; and target and draft probability of each node's token (root: 1)."""
-    distributions = NodeDistributions(target_probs, tree.draft_probs, tree.support)
-    target, draft = distributions.at(tree.topology.parents[1:], tree.tokens[1:].tolist())
-    return distributions, [1.0, *target], [1.0, *draft]
+class NodesVerifier(TreeVerifier):
+    """A verifier that decides on any tree among some nodes, which trees may share with what is computed for them."""
+
+    @abstractmethod
+    def decide_among(self, nodes: Nodes, tree: Subtree) -> Decision:
+        """The distribution of the accepted node and of the bonus token."""
+
+    def decide(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Decision:
+        return self.decide_among(*tree_nodes(tree, target_probs))
+
+    def expected_among(self, nodes: Nodes, tree: Subtree) -> float:
+        """`E[tau + 1 | tree]`."""
+        start = nodes.depths[tree.root] - 1
+        return sum(p * (nodes.depths[node] - start) for node, p in self.decide_among(nodes, tree).accepted.items())

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from jaxtyping import Float
 from torch import Tensor
 
-from selector.trees.draft_tree import DraftTree
-from selector.trees.verifier import Decision, TreeVerifier, tree_distributions
-from selector.verification.node_distributions import Drafts
+from selector.trees.nodes import Nodes, Subtree
+from selector.trees.verifier import Decision, NodesVerifier
 from selector.verification.solver import Solver
 
 
-class Walk(TreeVerifier):
+class Walk(NodesVerifier):
     """Verification by an OTLP solver at every node on the way.
 
     The walk is not simulated: all nodes are solved at once, and their scalars multiplied along the paths, so that
@@ -24,38 +21,32 @@ class Walk(TreeVerifier):
         self.solver = solver
         self.name = solver.name
 
-    def decide(self, tree: DraftTree, target_probs: Float[Tensor, "nodes vocab"]) -> Decision:
-        topology, tokens = tree.topology, tree.tokens.tolist()
-        distributions, target, draft = tree_distributions(tree, target_probs)
-        inner = [node for node, entries in enumerate(topology.children) if entries]
-        problems = [node_drafts(node, topology.children[node], tokens, target, draft) for node in inner]
-        solutions = dict(zip(inner, self.solver.solve(distributions, problems), strict=True))
-        reach = [1.0] + [0.0] * (len(topology) - 1)
-        accepted = list(reach)
-        for node, entries in enumerate(topology.children):
-            accepted[node] = reach[node]
-            if entries:
+    def decide_among(self, nodes: Nodes, tree: Subtree) -> Decision:
+        copied, distributions = tree.copied, nodes.distributions
+        problems = [nodes.drafts(node, entries, copied.get(node)) for node, entries in tree.drafted.items()]
+        solutions = dict(zip(tree.drafted, self.solver.solve(distributions, problems), strict=True))
+        reach, accepted = {tree.root: 1.0}, {}
+        order = [tree.root]
+        for node in order:
+            left = reach[node]
+            if node in copied:
+                chance = nodes.chance(copied[node])
+                reach[copied[node]] = left * chance
+                left *= 1 - chance
+            if node in solutions:
                 branching = solutions[node].branching
-                accepted[node] *= max(0.0, 1.0 - sum(branching.values()))
-                for child in dict.fromkeys(entries):
-                    reach[child] = reach[node] * branching[tokens[child]]
+                for child in tree.drafted[node]:
+                    if child not in reach:
+                        reach[child] = left * branching[nodes.tokens[child]]
+                left *= max(0.0, 1.0 - sum(branching.values()))
+            order += tree.below(node)
+            accepted[node] = left
 
         def bonus(node: int) -> Float[Tensor, " vocab"]:
+            row = nodes.row(node, copied.get(node))
             if node not in solutions:
-                return target_probs[node]
+                return distributions.target(row)
             solution = solutions[node]
-            return distributions.residual(node, solution.factor, list(solution.branching), solution.proposal)
+            return distributions.residual(row, solution.factor, list(solution.branching), solution.proposal)
 
         return Decision(accepted, bonus)
-
-
-def node_drafts(
-    row: int, entries: Sequence[int], tokens: Sequence[int], target: Sequence[float], draft: Sequence[float]
-) -> Drafts:
-    """The drafts of a node, from per-node lists of tokens and of their probabilities at the parent."""
-    return Drafts(
-        row,
-        tuple(tokens[child] for child in entries),
-        tuple(target[child] for child in entries),
-        tuple(draft[child] for child in entries),
-    )

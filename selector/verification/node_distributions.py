@@ -48,6 +48,9 @@ class NodeDistributions:
         self.target_probs = target_probs
         self.draft_probs = draft_probs
         self.support = support
+        self._rejected: dict[int, tuple[int, int, float]] = {}
+        self._rejected_row: dict[tuple[int, int], int] = {}
+        self._after: dict[int, Tensor] = {}
         self._columns: dict[int, tuple[Tensor, Tensor, float]] = {}
         self._draft_totals: dict[int, float] = {}
         self._masses: dict[tuple[int, float], float] = {}
@@ -55,7 +58,7 @@ class NodeDistributions:
 
     def forget(self) -> None:
         """Free all that is remembered of the rows; it is computed again where it is asked for."""
-        for known in (self._columns, self._draft_totals, self._masses, self._remembered):
+        for known in (self._after, self._columns, self._draft_totals, self._masses, self._remembered):
             known.clear()
 
     def remember(
@@ -68,16 +71,46 @@ class NodeDistributions:
             known.update(compute(missing))
         return known
 
-    def at(self, rows: Sequence[int], tokens: Sequence[int]) -> tuple[list[float], list[float]]:
-        """Target and draft probabilities of `tokens[i]` in `rows[i]`, in one transfer."""
+    def at(
+        self, rows: Sequence[int], tokens: Sequence[int], drafted: int | None = None
+    ) -> tuple[list[float], list[float]]:
+        """Target and draft probabilities of `tokens[i]` in `rows[i]`, in one transfer.
+
+        Draft probabilities are those of the first `drafted` pairs, or of all.
+        """
         if not rows:
             return [], []
-        device = self.target_probs.device
-        index = torch.tensor([list(rows), list(tokens)], device=device)
-        places = index[1] if self.support is None else torch.searchsorted(self.support, index[1])
-        pairs = torch.stack([self.target_probs[index[0], index[1]], self.draft_probs[index[0], places]])
-        target, draft = pairs.tolist()
-        return target, draft
+        index = torch.tensor([list(rows), list(tokens)], device=self.target_probs.device)
+        own = index[:, :drafted]
+        places = own[1] if self.support is None else torch.searchsorted(self.support, own[1])
+        found = torch.cat([self.target_probs[index[0], index[1]], self.draft_probs[own[0], places]]).tolist()
+        return found[: len(rows)], found[len(rows) :]
+
+    def after_rejection(self, row: int, token: int, chance: float) -> int:
+        """A further row: the draft's distribution of `row`, and the target's once `token` was rejected, which had the
+        probability `chance` there: `norm(p - p(token) e_token)`.
+        """
+        known = self._rejected_row.get((row, token))
+        if known is None:
+            known = self._rejected_row[row, token] = len(self.target_probs) + len(self._rejected)
+            self._rejected[known] = row, token, chance
+        return known
+
+    def target(self, row: int) -> Tensor:
+        """`[vocab]`: the target's distribution."""
+        if row not in self._rejected:
+            return self.target_probs[row]
+        if row not in self._after:
+            before, token, chance = self._rejected[row]
+            probs = self.target_probs[before] * (1 / (1 - chance) if chance < 1 else 0.0)
+            probs[token] = 0.0
+            # Without any mass the row is needed through rounding only.
+            self._after[row] = torch.where(probs.sum() > 0, probs, self.target_probs[before])
+        return self._after[row]
+
+    def draft(self, row: int) -> Tensor:
+        """`[columns]`: the draft's distribution."""
+        return self.draft_probs[self._rejected[row][0] if row in self._rejected else row]
 
     def columns(self, row: int) -> tuple[Tensor, Tensor]:
         """Target and draft probabilities of a row at the support's columns (or the whole vocabulary)."""
@@ -129,8 +162,8 @@ class NodeDistributions:
 
         A residual without any mass is needed through rounding only, and is replaced by the target's own distribution.
         """
-        target = self.target_probs[row]
-        other = self.draft_probs[row] if proposal is None else proposal.to(target.dtype)
+        target = self.target(row)
+        other = self.draft(row) if proposal is None else proposal.to(target.dtype)
         if self.support is not None:
             other = torch.zeros_like(target).index_copy(0, self.support, other)
         residual = torch.add(target, other, alpha=-min(factor, LARGEST_FACTOR)).relu_()
@@ -142,15 +175,16 @@ class NodeDistributions:
         """Gather the columns of rows that are used for the first time, and the target's mass outside them."""
         missing = [row for row in dict.fromkeys(rows) if row not in self._columns]
         if self.support is None:
-            self._columns.update((row, (self.target_probs[row], self.draft_probs[row], 0.0)) for row in missing)
+            self._columns.update((row, (self.target(row), self.draft(row), 0.0)) for row in missing)
             return
         outside = []
         parts = []
         for row in missing:
-            target = self.target_probs[row].index_select(0, self.support)
-            parts.append((target, self.draft_probs[row]))
+            whole = self.target(row)
+            target = whole.index_select(0, self.support)
+            parts.append((target, self.draft(row)))
             # Exact for float32 rows: both sums are float64, so the difference loses nothing that matters.
-            outside.append(self.target_probs[row].sum(dtype=torch.float64) - target.sum(dtype=torch.float64))
+            outside.append(whole.sum(dtype=torch.float64) - target.sum(dtype=torch.float64))
         if missing:
             masses = torch.stack(outside).clamp_(min=0.0).tolist()
             for row, (target, draft), mass in zip(missing, parts, masses, strict=True):

@@ -18,16 +18,20 @@ class Visit:
     """State of a node on the trajectory on which everything before it was rejected.
 
     Attributes:
-        row: of the node's distributions.
+        row: of the node's distributions, after the round of its copied child.
         target, draft: probability of the node's own token in its parent's rows.
-        children: distinct children in order of first appearance.
-        weight: entry weight `w`; 0 is a dead node, with everything below it.
+        copied: the copied child, which is tried first.
+        children: distinct drafted children in order of first appearance. One that was copied, too, is rejected already:
+            it has no target probability left, and nothing below it.
+        weight: entry weight `w`, from the round of the copied child on what that left of it; 0 is a dead node, with
+            everything below it.
         factors, masses: `c_i` and `Z(c_i)` after `i` rejected children; `masses` may be one shorter.
     """
 
     row: int
     target: float = 1.0
     draft: float = 1.0
+    copied: Visit | None = None
     children: list[Visit] = field(default_factory=list)
     weight: float = 0.0
     factors: list[float] = field(default_factory=lambda: [0.0])
@@ -46,6 +50,16 @@ class Visit:
         # All mass gone: an alive node (slack 0) gets here through rounding only.
         total = self.masses[-1] + self.slack
         return self.masses[-1] / total if total > 0 else 1.0
+
+    def try_copied(self, child: Visit) -> None:
+        """The round of the copied child, entered with `w p(c)`; after its rejection `w <- S / (S + 1 - w)`,
+        `S = sum (w p - e_c)_+ = w (1 - p(c))`.
+        """
+        child.weight = self.weight * child.target
+        surplus = self.weight * (1.0 - child.target)
+        # A node of weight 1 whose copied child is sure gets here through rounding only.
+        total = surplus + (1.0 - self.weight)
+        self.weight = surplus / total if total > 0 else 1.0
 
     def entry_weight(self, step: int, draft_total: float) -> float:
         """Entry weight of child `step`: `min(1, m_i (p - c_i q)_+ / ((Z(c_i) + slack) q))` at its token."""
@@ -78,6 +92,11 @@ def descend(distributions: NodeDistributions, roots: Sequence[Visit]) -> None:
     """
     level, seen = list(roots), []
     while level:
+        copied = []
+        for visit in level:
+            if visit.copied is not None:
+                visit.try_copied(visit.copied)
+                copied.append(visit.copied)
         alive = [visit for visit in level if visit.weight > 0 and visit.children]
         totals = distributions.draft_totals(visit.row for visit in alive if len(visit.children) > 1)
         for step in range(max((len(visit.children) for visit in alive), default=0)):
@@ -88,7 +107,7 @@ def descend(distributions: NodeDistributions, roots: Sequence[Visit]) -> None:
                 visit.children[step].weight = visit.entry_weight(step, total)
                 visit.factors.append(visit.next_factor(step, total))
         seen += alive
-        level = [child for visit in level for child in visit.children]
+        level = copied + [child for visit in level for child in visit.children]
     # A node of weight 1 is accepted for sure in its turn: its last mass is not needed.
     add_masses(distributions, [visit for visit in seen if visit.weight < 1])
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from selector.trees.efficiency import label_drawing
 from selector.trees.expansion import ActionSpace, Expansion
-from selector.trees.super_tree_view import Drawing, Nodes
+from selector.trees.nodes import Nodes
+from selector.trees.super_tree_view import Drawing
 from selector.trees.topology import Topology
 from selector.verification.node_distributions import NodeDistributions
 

@@ -16,7 +16,8 @@ from selector.trees.topology import prefix_of
 from selector.trees.verifiers import VERIFIERS
 from tests.support.super_trees import SuperTree
 
-CASES = Path(__file__).parents[2] / "data" / "verification_examples.json"
+CASES, COPIES = (Path(__file__).parents[2] / "data" / f"{name}_examples.json" for name in ("verification", "copying"))
+TREES = json.loads(CASES.read_text())["trees"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -27,7 +28,14 @@ def test_worked_examples(dtype):
     assert [result for result in results if not result.ok] == []
 
 
-@pytest.mark.parametrize("case", json.loads(CASES.read_text())["trees"], ids=lambda case: case["id"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_worked_examples_with_copies(dtype):
+    results = check_cases(COPIES, dtype)
+    assert len(results) == 12 * 6 * 2
+    assert [result for result in results if not result.ok] == []
+
+
+@pytest.mark.parametrize("case", TREES + json.loads(COPIES.read_text())["trees"], ids=lambda case: case["id"])
 def test_worked_trees_on_a_device(case, device):
     """Outcomes, and bonus tokens drawn there."""
     tree, target, nodes = case_tree(case, torch.float64)
@@ -42,7 +50,7 @@ def test_worked_trees_on_a_device(case, device):
         assert expected[node, bonus] > 0
 
 
-@pytest.mark.parametrize("case", json.loads(CASES.read_text())["trees"], ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", TREES, ids=lambda case: case["id"])
 def test_depthwise_estimates(case):
     """The tree as the only reading of a drawing gives the integrated estimates of the examples."""
     tree, target, _ = case_tree(case, torch.float64)

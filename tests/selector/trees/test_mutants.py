@@ -8,6 +8,7 @@ from selector.losslessness.broken_decoders import AlwaysAccept
 from selector.trees.block import Block
 from selector.trees.block_paths import BestRanked
 from selector.trees.expansion import Expansion
+from selector.trees.nodes import Subtree
 from selector.trees.traversal import Traversal, post_order
 from selector.trees.verifier import Decision, TreeVerifier
 from selector.trees.verifiers import VERIFIERS
@@ -159,9 +160,9 @@ def test_wrong_solvers(solver):
 class TraversalWithWholeDraft(Traversal):
     """Duplicates merged, but a rejected token left in the draft's law."""
 
-    def make_visits(self, tree, target, draft):
-        visits = super().make_visits(tree, target, draft)
-        for visit in visits:
+    def make_visits(self, nodes, tree):
+        visits = super().make_visits(nodes, tree)
+        for visit in visits.values():
             visit.__class__ = WholeDraftVisit
         return visits
 
@@ -174,34 +175,33 @@ class WholeDraftVisit(Visit):
 class TraversalBestFirst(Traversal):
     """Children in order of p / q instead of the order they were drawn in."""
 
-    def make_visits(self, tree, target, draft):
-        visits = super().make_visits(tree, target, draft)
-        for visit in visits:
-            visit.children.sort(key=lambda child: -child.target / child.draft)
-        return visits
+    def decide_among(self, nodes, tree):
+        drafted = {
+            node: sorted(entries, key=lambda child: -nodes.target[child] / nodes.draft[child])
+            for node, entries in tree.drafted.items()
+        }
+        return super().decide_among(nodes, tree._replace(drafted=drafted))
 
 
 class TraversalPathByPath(Traversal):
     """Leaves in drafting order: a node waits for the last of its branches, and others come in between."""
 
-    def order(self, tree, visits):
-        paths = [[0, *tree.topology.path(leaf)] for leaf in leaves_in_drafting_order(tree)]
+    def order(self, tree):
+        paths = paths_in_drafting_order(tree)
         last = {node: index for index, path in enumerate(paths) for node in path}
-        return [visits[node] for index, path in enumerate(paths) for node in reversed(path) if last[node] == index]
+        return [node for index, path in enumerate(paths) for node in reversed(path) if last[node] == index]
 
 
-def leaves_in_drafting_order(tree):
-    """Follow the child lists: the i-th branch through a node takes its i-th entry."""
-    leaves, taken = [], [0] * len(tree.topology)
-    for _ in tree.topology.children[0]:
-        node = 0
-        while tree.topology.children[node]:
-            parent = node
-            node = tree.topology.children[parent][taken[parent]]
-            taken[parent] += 1
-        if node not in leaves:
-            leaves.append(node)
-    return leaves
+def paths_in_drafting_order(tree):
+    """Follow the child lists: the i-th branch through a node takes its i-th entry; equal paths count once."""
+    paths, lists = [], {node: list(entries) for node, entries in tree.drafted.items()}
+    for _ in tree.drafted[0]:
+        path = [0]
+        while lists.get(path[-1]):
+            path.append(lists[path[-1]].pop(0))
+        if path not in paths:
+            paths.append(path)
+    return paths
 
 
 @pytest.mark.parametrize(
@@ -214,9 +214,9 @@ def test_wrong_traversal(verifier, vocab):
 class TraversalAcceptingWithWeights(Traversal):
     """Block Verification accepting with `w` instead of `h`."""
 
-    def make_visits(self, tree, target, draft):
-        visits = super().make_visits(tree, target, draft)
-        for visit in visits:
+    def make_visits(self, nodes, tree):
+        visits = super().make_visits(nodes, tree)
+        for visit in visits.values():
             visit.__class__ = WeightVisit
         return visits
 
@@ -250,5 +250,5 @@ def test_greedy_block_verification_with_ties():
 def test_post_order_is_what_the_mutant_changes():
     """Without interleaving, path by path is post-order, and lossless."""
     assert gap(TraversalPathByPath(), expansion=Expansion(1, 0, 2)) < 1e-12
-    leaf, other = Visit(2), Visit(3)
-    assert [visit.row for visit in post_order(Visit(0, children=[Visit(1, children=[leaf]), other]))] == [2, 1, 3, 0]
+    assert post_order(Subtree({0: [1, 3, 1], 1: [2, 2]}, {})) == [2, 1, 3, 0]
+    assert post_order(Subtree({0: [1, 3], 1: [2]}, {0: 3, 3: 4, 1: 5})) == [4, 3, 5, 2, 1, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,21 +23,33 @@ def distill(config: Config, out: Path, work: Path | None = None) -> None:
     distill_draft(config, out, work or out.with_name(out.name + ".work"))
 
 
-def profile(out: Path, pair: PairConfig, action_space: ActionSpaceConfig, train: TrainConfig) -> None:
+def profile(
+    out: Path,
+    pair: PairConfig,
+    action_space: ActionSpaceConfig,
+    train: TrainConfig,
+    shapes_of: str | None = None,
+) -> None:
     """Measure this machine's pass times.
 
     Args:
         out: the profile's JSON file.
+        shapes_of: a target by hub id, folder or config.json, in the place of `pair.target`: random models of its
+            shape and of that of `pair.draft` are timed, a few layers of each, so that no weights are needed.
     """
     from selector.artifacts import check_place
     from selector.cli.profile_table import print_profile
     from selector.decoding.profiling import measure_profile
+    from selector.decoding.shape_times import measure_shapes
     from selector.engine.huggingface import load_pair
 
     if out.exists():
         raise UserError(f"out is {str(out)!r}, which exists already: give another place, or remove it.")
     check_place("out", out)
-    measured = measure_profile(load_pair(pair), action_space=action_space.limits, inputs=train.inputs)
+    if shapes_of is None:
+        measured = measure_profile(load_pair(pair), action_space=action_space.limits, inputs=train.inputs)
+    else:
+        measured = measure_shapes(replace(pair, target=shapes_of), action_space.limits, train.inputs)
     measured.save(out)
     print_profile(measured)
     print(f"Pass times of this machine: {out}")

@@ -127,12 +127,14 @@ class LatencyProfile:
 
     def disturbance(self) -> str | None:
         """A warning if a pass took more than twice its time at a longer context (busy machine), else None."""
-        for model, table in (("target", self.target_seconds), ("draft", self.draft_seconds)):
+        plain = tuple((seconds,) for seconds in self.plain_seconds)
+        tables = {"the target": self.target_seconds, "the draft": self.draft_seconds, "plain generate": plain}
+        for model, table in tables.items():
             for place, context in enumerate(self.contexts[:-1]):
-                for width, seconds, *longer in zip(self.widths, *table[place:], strict=True):
+                for width, seconds, *longer in zip(self.widths, *table[place:], strict=False):
                     if seconds > 2 * min(longer):
                         return (
-                            f"a {model} pass of {width} rows took {1000 * seconds:.1f} ms on {context} tokens and "
+                            f"a pass of {model} over {width} rows took {1000 * seconds:.1f} ms on {context} tokens and "
                             f"{1000 * min(longer):.1f} ms on more: the machine was busy, measure it again when idle."
                         )
         return None

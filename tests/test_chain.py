@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from selector.cli.main import main
 from selector.dataset.manifest import Manifest
+from selector.decoding import pass_times
 from selector.evaluation.metrics import METRICS
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.pair_names import ModelName, PairNames
@@ -64,6 +65,7 @@ def greedy(model_folder: Path, text: str) -> list[int]:
 def test_the_chain(
     tmp_path: Path, prompt_file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pass_times, "TRIES", 1)  # other work may disturb; the figures are not looked at
     config, out = configuration(tmp_path, prompt_file), tmp_path / "run"
     command = ["run", "--config", str(config), "--out", str(out)]
     assert main(command) == 0

@@ -12,7 +12,7 @@ from selector.distributions import Sampling
 from selector.engine.huggingface import Pair
 from selector.engine.reading_draft import reads_target
 from selector.engine.reference_generate import assistant, transformers_generate
-from selector.engine.timing import Timer
+from selector.engine.timing import Timer, TokenTimes
 from selector.errors import first_line
 
 PLAIN, ASSISTED, LOOKUP = "plain", "assisted", "prompt lookup"
@@ -42,23 +42,6 @@ class TextArm:
         return {"texts": len(self.runs), "failures": len(self.failures), "errors": sorted(set(self.failures))}
 
 
-class FirstToken(BaseStreamer):
-    """A streamer that notes when the first new token came; what is handed over first is the prompt."""
-
-    def __init__(self, timer: Timer) -> None:
-        self._timer, self._calls = timer, 0
-        self.at, self.tokens = 0.0, 0
-
-    def put(self, value: Any) -> None:
-        """Note the time of the second call, and how many tokens it brought."""
-        self._calls += 1
-        if self._calls == 2:
-            self.at, self.tokens = self._timer.now(), value.numel()
-
-    def end(self) -> None:
-        """Nothing is left to do."""
-
-
 def text_arms(pair: Pair, assisted: bool, lookup: bool) -> list[TextArm]:
     """Plain `generate` first, then assisted generation with the same draft and prompt lookup, as asked for."""
     options: dict[str, dict[str, Any]] = {PLAIN: {}}
@@ -85,12 +68,12 @@ def write_text(
 ) -> None:
     """One text of an arm, timed after its first token. What it raises is kept as a failure, and the bench goes on."""
     timer = Timer(pair.target.device)
-    streamer = FirstToken(timer)
+    streamer = TokenTimes(timer)
     try:
         tokens = arm.run(prompt, count, sampling, seed, streamer)
     except Exception as error:
         arm.failures.append(f"{type(error).__name__}: {first_line(error)}")
         return
     arm.texts[place] = tokens
-    if len(tokens) > streamer.tokens:
-        arm.runs[place] = len(tokens) - streamer.tokens, timer.now() - streamer.at
+    if len(tokens) > streamer.counts[0]:
+        arm.runs[place] = len(tokens) - streamer.counts[0], timer.now() - streamer.moments[0]

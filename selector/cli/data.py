@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +39,7 @@ def profile(
     """
     from selector.artifacts import check_place
     from selector.cli.profile_table import print_profile
+    from selector.decoding.pass_times import measure_undisturbed
     from selector.decoding.profiling import measure_profile
     from selector.decoding.shape_times import measure_shapes
     from selector.engine.huggingface import load_pair
@@ -46,15 +47,15 @@ def profile(
     if out.exists():
         raise UserError(f"out is {str(out)!r}, which exists already: give another place, or remove it.")
     check_place("out", out)
+    limits, inputs = action_space.limits, train.inputs
     if shapes_of is None:
-        measured = measure_profile(load_pair(pair), action_space=action_space.limits, inputs=train.inputs)
+        measure = partial(measure_profile, load_pair(pair), action_space=limits, inputs=inputs)
     else:
-        measured = measure_shapes(replace(pair, target=shapes_of), action_space.limits, train.inputs)
+        measure = partial(measure_shapes, replace(pair, target=shapes_of), action_space=limits, inputs=inputs)
+    measured = measure_undisturbed(measure)
     measured.save(out)
     print_profile(measured)
     print(f"Pass times of this machine: {out}")
-    if disturbance := measured.disturbance():
-        print(f"Warning: {disturbance}", file=sys.stderr)
 
 
 def generate(

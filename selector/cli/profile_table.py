@@ -9,23 +9,19 @@ from selector.latency import LatencyProfile
 
 
 def print_profile(measured: LatencyProfile) -> None:
-    """Where the times come from, milliseconds of a pass by context and width, and what a step takes beside passes."""
+    """Where the times come from; milliseconds of passes, and around a step, by context and width; of one choice."""
     table = Table(title="Milliseconds of a pass", title_justify="left")
     for heading in ("model", "context", *(f"{width} rows" for width in measured.widths)):
         table.add_column(heading, no_wrap=True)
     for model, rows in (("target", measured.target_seconds), ("draft", measured.draft_seconds)):
         for context, seconds in zip(measured.contexts, rows, strict=True):
             table.add_row(model, str(context), *(f"{1000 * second:.1f}" for second in seconds))
-    table.add_row("overhead", "", *(f"{1000 * second:.1f}" for second in measured.overhead_seconds))
+    table.add_row("around a step", "", *(f"{1000 * second:.1f}" for second in measured.overhead_seconds))
+    for context, token in zip(measured.contexts, measured.plain_seconds, strict=True):
+        table.add_row("plain generate", str(context), f"{1000 * token:.1f}")
+    table.add_row("one choice", "", f"{1e6 * measured.selector_seconds:.0f} µs")
     console, known = Console(), measured.provenance
     console.print(f"{known.target} and {known.draft} on {measured.hardware}, {known.engine}.", markup=False)
     console.print(table)
-    plain = ", ".join(
-        f"{1000 * seconds:.1f} after {context}"
-        for context, seconds in zip(measured.contexts, measured.plain_seconds, strict=True)
-    )
-    console.print(
-        f"Milliseconds of a token of plain generate: {plain}; of the selector: {1000 * measured.selector_seconds:.2f}."
-    )
     if known.note:
         console.print(known.note, markup=False)

@@ -9,6 +9,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -29,6 +30,7 @@ from selector.artifacts import (
 from selector.config import EMBEDDED_TARGET, Config
 from selector.dataset.dataset import RootDataset
 from selector.decoding.decoder import Decoder
+from selector.decoding.pass_times import measure_undisturbed
 from selector.decoding.policies import fixed_tree
 from selector.decoding.profiling import measure_profile
 from selector.distributions import Sampling
@@ -58,6 +60,10 @@ class Chain:
         self.checkpoint_path = out / "checkpoints"
         self._pair: Pair | None = None
 
+    def say(self, text: str) -> None:
+        """Print a text as it is, on one line however long."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     @property
     def pair(self) -> Pair:
         """Both models, loaded when a stage first needs them."""
@@ -71,10 +77,8 @@ class Chain:
         """Measure this machine's pass times."""
         if not self.profile_path.exists():
             limits, inputs = self.config.action_space.limits, self.config.train.inputs
-            measured = measure_profile(self.pair, action_space=limits, inputs=inputs)
-            measured.save(self.profile_path)
-            if disturbance := measured.disturbance():
-                self.console.print(f"Warning: {disturbance}")
+            measure = partial(measure_profile, self.pair, action_space=limits, inputs=inputs)
+            measure_undisturbed(measure, self.say).save(self.profile_path)
 
     def generate(self) -> None:
         """Make the data set, or what is missing of it."""
@@ -130,9 +134,11 @@ class Chain:
         self.console.rule("Held-out prompts, under this machine's pass times")
         given = [word for file in self.config_files for word in ("--config", str(file))]
         command = shlex.join(["ddte", "decode", *given, "--checkpoint", str(folder)])
-        self.console.print(f'Decode:      {command} --prompt "..."', markup=False, soft_wrap=True)
+        self.say(f'Decode:      {command} --prompt "..."')
         self.console.print(f"Checkpoints: {self.checkpoint_path}\nReport:      {self.report_path / 'report.html'}")
-        self.console.print(f"On this machine: {answer(rows)}", markup=False)
+        self.say(f"On this machine: {answer(rows)}")
+        if disturbance := self.latency.disturbance():
+            self.say(f"Disturbed pass times: {disturbance}")
 
 
 def run_chain(config: Config, out: Path, console: Console | None = None, config_files: Sequence[object] = ()) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from selector.artifacts import content_hash, sole_writer
 from selector.config import Inputs, Limits
-from selector.decoding.profiling import CONTEXTS, WIDTHS, describe_machine, machine_kind, measure_profile
+from selector.decoding.profiling import WIDTHS, describe_machine, machine_kind, measure_profile
 from selector.engine.embedded import cache_folder
 from selector.engine.huggingface import Pair
 from selector.errors import UserError
@@ -85,22 +86,15 @@ def machine_profile(
 def _measure_into(path: Path, pair: Pair, action_space: Limits, inputs: Inputs, say: Callable[[str], None]) -> None:
     start, rows = time.perf_counter(), max(action.width for action in ActionSpace(*action_space).expansions)
     widths = [width for width, narrower in zip(WIDTHS, (0, *WIDTHS), strict=False) if narrower < rows]
-    measure_undisturbed(pair, action_space, inputs, say, contexts=SHORT, widths=widths).save(path)
+    measure = partial(measure_profile, pair, SHORT, widths, action_space=action_space, inputs=inputs)
+    measure_undisturbed(measure, say).save(path)
     say(f"Measured in {time.perf_counter() - start:.0f} s.")
 
 
-def measure_undisturbed(
-    pair: Pair,
-    action_space: Limits,
-    inputs: Inputs,
-    say: Callable[[str], None] = tell,
-    *,
-    contexts: Sequence[int] = CONTEXTS,
-    widths: Sequence[int] = WIDTHS,
-) -> LatencyProfile:
-    """A profile of this machine; one that other work disturbed is measured again, and the last one is kept."""
+def measure_undisturbed(measure: Callable[[], LatencyProfile], say: Callable[[str], None] = tell) -> LatencyProfile:
+    """What `measure` gives; where other work disturbed it, once more, and at last what there is."""
     for left in reversed(range(TRIES)):
-        profile = measure_profile(pair, contexts, widths, action_space=action_space, inputs=inputs)
+        profile = measure()
         disturbance = profile.disturbance()
         if disturbance is None:
             break

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from selector.distributions import Sampling
 from selector.engine.huggingface import Pair
 from selector.engine.language_model import LanguageModel, prefill
 from selector.engine.reference_generate import transformers_generate
-from selector.engine.timing import TimedModel, Timer
+from selector.engine.timing import TimedModel, Timer, TokenTimes
 from selector.errors import UserError
 from selector.features import SCALARS
 from selector.latency import LatencyProfile
@@ -35,7 +36,7 @@ from selector.trees.verifiers import get_verifier
 
 CONTEXTS, WIDTHS = (64, 256, 512), (1, 2, 4, 8, 16, 32, 64)
 SAMPLING = Sampling(1.0)
-PLAIN_TOKENS = (4, 16)  # the difference of two lengths leaves the prompt's pass out
+PLAIN_TOKENS = 16
 LEVELS = 8  # depth from which a tree of a given width gets another branch
 
 
@@ -52,7 +53,8 @@ def measure_profile(
     """Measure this machine with this pair.
 
     Two rounds over the contexts, `repeats` times in each. Inside a round the passes of all widths and of both
-    models take turns, so that a slow moment of the machine hits all of them; the first of each is thrown away.
+    models take turns, so that a slow moment of the machine hits all of them; the first pass and step of each width is
+    thrown away.
     `verifier` is the one whose steps give the overhead; `action_space` and `inputs` are those of the network
     behind `selector_seconds`; `progress` is told the share that is done. Contexts that the models have no positions
     for are left out.
@@ -90,7 +92,7 @@ def _random_numbers_kept() -> AbstractContextManager[None]:
 def fitting_contexts(pair: Pair, contexts: Sequence[int], room: int) -> list[int]:
     """Those of `contexts` after which both models hold `room` more tokens, or one context that they hold."""
     limits = [model.max_length for model in (pair.target, pair.draft) if model.max_length is not None]
-    room = max(room, PLAIN_TOKENS[1])
+    room = max(room, PLAIN_TOKENS)
     longest = min(limits, default=max(contexts) + room) - room
     if longest < 1:
         raise UserError(f"pair holds {min(limits)} tokens: a profile needs more than {room}.")
@@ -169,15 +171,19 @@ def _measure_steps(
     verifier: Verifier,
     policy: Policy,
 ) -> None:
-    """What decoding steps take beside their passes, and what the policy's choices take."""
+    """What decoding steps take beside their passes, and what the policy's choices take.
+
+    Steps of one width follow each other: each gives the memory of the one before it back, which takes milliseconds
+    where that was wide.
+    """
     stopwatch = Stopwatch(dict.fromkeys(SECTIONS, 0.0))
     models = TimedModel(pair.target, timer), TimedModel(pair.draft, timer)
     generator = torch.Generator(pair.target.device).manual_seed(0)
     sequence = SpeculativeSequence(*models, SAMPLING, SAMPLING, generator, stopwatch)
     sequence.prefill(prompt.tolist())
     passes: list[Any] = [sequence.target, sequence.draft]
-    for repeat in range(repeats + 1):
-        for width in widths:
+    for width in widths:
+        for repeat in range(repeats + 1):
             before = stopwatch.seconds["selector"], sum(model.seconds for model in passes)
             start = timer.now()
             with stopwatch.section("selector"):
@@ -192,12 +198,11 @@ def _measure_steps(
 
 
 def _measure_plain(pair: Pair, timer: Timer, prompt: Tensor) -> None:
-    """Seconds a token of `generate`, without the prompt's pass."""
-    short, long = (
-        timer.run(None, lambda n=count: transformers_generate(pair.target, prompt.tolist(), n, SAMPLING))  # type: ignore[misc]
-        for count in PLAIN_TOKENS
-    )
-    timer.add(("plain", len(prompt)), max(long - short, 0.0) / (PLAIN_TOKENS[1] - PLAIN_TOKENS[0]))
+    """Seconds of each token of `generate` after the first, which the prompt's pass gives."""
+    streamer = TokenTimes(timer)
+    transformers_generate(pair.target, prompt.tolist(), PLAIN_TOKENS, SAMPLING, streamer=streamer)
+    for before, after in pairwise(streamer.moments):
+        timer.add(("plain", len(prompt)), after - before)
 
 
 def linear_selector(pair: Pair, action_space: Limits, inputs: Literal["all", "root"]) -> SelectorPolicy:

@@ -1,15 +1,16 @@
-"""Seconds of actions and of model passes."""
+"""Seconds by key, of model passes, and of the tokens that `generate` streams."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.generation.streamers import BaseStreamer
 
 from selector.engine.language_model import LanguageModel, Scores
 
@@ -27,15 +28,6 @@ class Timer:
             torch.cuda.synchronize(self._device)
         return time.perf_counter()
 
-    def run(self, key: Hashable, action: Callable[[], Any]) -> float:
-        """Run and time one action; returns the seconds and keeps them under `key`, unless it is None."""
-        start = self.now()
-        action()
-        seconds = self.now() - start
-        if key is not None:
-            self.add(key, seconds)
-        return seconds
-
     def add(self, key: Hashable, seconds: float) -> None:
         """Keep a measurement."""
         self._seconds[key].append(seconds)
@@ -43,6 +35,25 @@ class Timer:
     def median(self, *key: Hashable) -> float:
         """Median seconds of a key."""
         return median(self._seconds[key])
+
+
+class TokenTimes(BaseStreamer):
+    """A streamer that notes when tokens came, and how many; what `generate` hands over first is the prompt."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer, self._prompt = timer, True
+        self.moments: list[float] = []
+        self.counts: list[int] = []
+
+    def put(self, value: Tensor) -> None:
+        """Note the moment and the number of new tokens."""
+        if not self._prompt:
+            self.moments.append(self._timer.now())
+            self.counts.append(value.numel())
+        self._prompt = False
+
+    def end(self) -> None:
+        """Nothing is left to do."""
 
 
 class TimedModel:

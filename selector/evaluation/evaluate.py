@@ -5,6 +5,7 @@ No language model is needed: labels hold no time, so the same data set answers f
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,8 @@ def evaluate(
     folder = Path(folder)
     claim_folder("out", folder)
     profile.check_pair(dataset.manifest.target_fingerprint, dataset.manifest.draft_fingerprint)
+    if disturbance := profile.disturbance():
+        warnings.warn(f"evaluated under disturbed pass times: {disturbance}", stacklevel=2)
     for checkpoint in checkpoints:
         check_fit(checkpoint, dataset)
     train, test = split(dataset, test_prompts, training)

@@ -82,6 +82,9 @@ def print_results(console: Console, selectors: dict[str, SelectorCheckpoint]) ->
     console.print(table)
     for verifier, selector in selectors.items():
         console.print(f"{verifier}: {_verdict(selector)}")
+    disturbances = {selector.profile.disturbance() for selector in selectors.values()} - {None}
+    for disturbance in disturbances:  # one at most: a run has one profile
+        console.print(f"Trained under disturbed pass times: {disturbance}", markup=False)
 
 
 def _model(metrics: dict[str, float]) -> Model:

@@ -54,6 +54,9 @@ def test_a_fitted_profile_is_its_formula(name: str) -> None:
 def test_a_pass_that_is_slower_on_less_is_a_disturbance() -> None:
     assert PROFILE.disturbance() is None
     assert replace(PROFILE, target_seconds=((0.13, 0.06), (0.07, 0.09))).disturbance() is None
+    busy = replace(PROFILE, plain_seconds=(0.15, 0.07)).disturbance()
+    assert busy is not None
+    assert "plain generate over 1 rows took 150.0 ms on 1 tokens and 70.0 ms on more" in busy
     busy = replace(PROFILE, draft_seconds=((0.004, 0.5), (0.005, 0.006))).disturbance()
     assert busy is not None
     assert "a draft pass of 16 rows took 500.0 ms on 1 tokens and 6.0 ms on more" in busy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from selector.latency import LatencyProfile
 
 COSTLY_DRAFT = LatencyProfile(
@@ -15,6 +17,11 @@ def make_profile() -> LatencyProfile:
     table = ((0.01, 0.01), (0.01, 0.01))
     draft = ((0.002, 0.002), (0.002, 0.002))
     return LatencyProfile((1, 512), (1, 64), table, draft, (0.0, 0.0), (0.01, 0.01), 1e-4, {"device": "toy"})
+
+
+def make_disturbed_profile() -> LatencyProfile:
+    """`make_profile` with a pass of the draft that other work held up."""
+    return replace(make_profile(), draft_seconds=((0.5, 0.002), (0.002, 0.002)))
 
 
 def make_flat_profile() -> LatencyProfile:

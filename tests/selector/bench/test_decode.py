@@ -14,6 +14,7 @@ from selector.bench.decode import bench_settings, exit_code
 from selector.bench.step_arms import arm_names
 from selector.cli.main import main
 from selector.config import DecodeConfig
+from selector.decoding import pass_times
 from selector.distributions import Sampling
 from tests.support.disk_pair import save_pair
 
@@ -71,6 +72,7 @@ def test_static_trees_take_turns_on_a_pair_from_disk(
     tmp_path: Path, prompt_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Rows of all arms; this machine's pass times are measured once and kept."""
+    monkeypatch.setattr(pass_times, "TRIES", 1)
     monkeypatch.setenv("DDTE_CACHE", str(tmp_path / "cache"))
     pair = save_pair(tmp_path)
     flags = ["--pair.target", pair.target, "--pair.draft", pair.draft, "--generate.chat_template", "false"]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -309,16 +309,27 @@ def test_no_run_at_all_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "twice" in refused(capsys, "evaluate", "--run", twice, "--data", tmp_path, "--out", tmp_path / "new")
 
 
-def test_a_profile_makes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_makes_its_folder_and_prints_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that other work disturbed is measured again."""
     from selector.decoding import profiling
     from selector.engine import huggingface
     from selector.latency import LatencyProfile
 
-    times = LatencyProfile((1,), (1,), ((0.1,),), ((0.01,),), (0.0,), (0.1,))
+    times = LatencyProfile((1, 9), (1,), ((0.1,),) * 2, ((0.01,),) * 2, (0.002,), (0.12,) * 2, 69e-6)
+    profiles = iter([replace(times, target_seconds=((0.3,), (0.1,))), times])
     monkeypatch.setattr(huggingface, "load_pair", lambda pair: None)
-    monkeypatch.setattr(profiling, "measure_profile", lambda pair, **_: times)
+    monkeypatch.setattr(profiling, "measure_profile", lambda pair, **_: next(profiles))
     assert main(["profile", "--out", str(tmp_path / "new" / "folder" / "profile.json")]) == 0
     assert LatencyProfile.load(tmp_path / "new" / "folder" / "profile.json") == times
+    printed = capsys.readouterr()
+    assert "300.0 ms on 1 tokens" in printed.err
+    cells = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in printed.out.splitlines()]
+    for row in (["target", "9", "100.0"], ["draft", "1", "10.0"], ["around a step", "", "2.0"]):
+        assert row in cells
+    assert ["plain generate", "9", "120.0"] in cells
+    assert ["one choice", "", "69 µs"] in cells
 
 
 def test_empty_prompt_and_missing_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from selector.decoding.profiling import describe_machine, machine_kind
 from selector.engine.huggingface import Pair, pair_with
 from selector.errors import UserError
 from selector.latency import LatencyProfile
-from tests.support.profiles import make_profile
+from tests.support.profiles import make_disturbed_profile, make_profile
 from tests.support.scripted_selectors import make_checkpoint
 
 SPACE = (2, 1, 1)
@@ -83,14 +83,14 @@ def test_a_measurement_is_kept(pair: Pair, measured: list[dict[str, Any]], tmp_p
 def test_other_work_is_waited_out_or_named(
     pair: Pair, measured: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy = replace(make_profile(), draft_seconds=((0.5, 0.002), (0.002, 0.002)))
+    busy = make_disturbed_profile()
     profiles = iter([busy, make_profile(), *[busy] * TRIES])
     monkeypatch.setattr(pass_times, "measure_profile", lambda *_, **__: next(profiles))
     said: list[str] = []
     assert machine_profile(pair, SPACE, "root", said.append) == make_profile()
     assert next(sentence for sentence in said if sentence.startswith("Disturbed")).endswith("Measuring again.")
     for _ in range(2):
-        with pytest.warns(UserWarning, match="draft pass of 1 rows took 500.0 ms .*: remove the file"):
+        with pytest.warns(UserWarning, match="draft over 1 rows took 500.0 ms .*: remove the file"):
             assert machine_profile(pair, SPACE, "all", said.append) == busy
     assert next(profiles, None) is None
 

@@ -12,6 +12,7 @@ from selector.evaluation.report.prose import answer, combinations
 from selector.latency import LatencyProfile
 from selector.pair_names import EMBEDDED, ModelName, PairNames
 from tests.support.page import Page
+from tests.support.profiles import make_disturbed_profile, make_profile
 from tests.support.scripted_selectors import make_checkpoint
 from tests.support.synthetic_data import make_dataset
 
@@ -22,8 +23,6 @@ VERIFIERS = ("specinfer", "naive")
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """A studied selector of one verifier, none of the other; `writing` was not sampled greedily."""
-    from tests.support.profiles import make_profile
-
     folder = tmp_path_factory.mktemp("report")
     dataset = make_dataset(noise=0.1, verifiers=VERIFIERS)
     dataset.manifest.models = PairNames(EMBEDDED, ModelName("/models/drafts/small", licence="mit"), dtype="float32")
@@ -44,6 +43,14 @@ def test_the_title_names_pair_machine_and_date(page: Page) -> None:
     opening = page.source[page.source.index("</h1>") : page.source.index('id="answer"')]
     assert "toy" in opening
     assert re.search(r"\d{4}-\d\d-\d\d", opening)
+
+
+def test_disturbed_pass_times_stand_below_the_answer(page: Page, tmp_path: Path) -> None:
+    dataset, busy = make_dataset(prompts=8), make_disturbed_profile()
+    with pytest.warns(UserWarning, match="evaluated under disturbed pass times: a pass of the draft over 1 rows took"):
+        evaluate([], dataset, busy, EvaluateConfig(bootstrap=20), tmp_path, test_prompts=TEST[:2])
+    assert str(busy.disturbance()) in Page(tmp_path).source
+    assert 'id="disturbed"' not in page.source
 
 
 def test_the_setting_names_both_models(page: Page) -> None:

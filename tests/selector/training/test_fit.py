@@ -272,6 +272,16 @@ def test_the_gap_is_told_before_training(tmp_path):
     text = output.getvalue()
     assert text.index("oracle gap") < text.index("Selectors on validation prompts")
     assert "naive: the best action a root" in text
+    assert "disturbed" not in text
+
+
+def test_training_on_disturbed_pass_times_says_so(tmp_path):
+    write_dataset(tmp_path / "data", prompts=20)
+    output, times = io.StringIO(), ((0.9, 0.007), (0.006, 0.007))
+    console, profile = Console(file=output, width=200), replace(COSTLY_DRAFT, draft_seconds=times)
+    train(tmp_path / "data", profile, replace(CONFIG, max_epochs=1), tmp_path / "run", console)
+    end = output.getvalue()[output.getvalue().index("Selectors on validation") :]
+    assert "Trained under disturbed pass times: a pass of the draft over 1 rows took 900.0 ms" in " ".join(end.split())
 
 
 def test_a_disk_that_is_full_in_the_middle_of_a_state_leaves_one_to_go_on_from(tmp_path, monkeypatch):

@@ -124,6 +124,9 @@ def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb | Group], command
         subcommands.add_subcommand(name, sub, help=verb.about)
         sub.prog = f"{command} {name}"
         sub.add_function_arguments(verb.run, as_group=False, skip=GIVEN)
+        for action in sub._actions:
+            if getattr(action, "_typehint", None) is bool:
+                action.nargs, action.const = "?", True  # `--flag` alone is `--flag true`
         sub.add_argument("--config", action=ConfigFile, help="a pair's YAML file, as configs/smollm2-135m.yaml")
         for section, kind in SECTIONS.items():
             before = len(sub._actions)

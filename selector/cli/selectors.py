@@ -79,19 +79,20 @@ def evaluate(
     print(f"Report: {out / 'report.html'}")
 
 
-def export(run: Path, out: Path, metrics: Path | None = None) -> None:
+def export(run: Path, out: Path, metrics: Path | None = None, hub_code: bool = False) -> None:
     """Write the selectors of a run as checkpoint folders for decoding.
 
     Args:
         run: a run folder of `ddte train`.
         out: folder that gets one checkpoint a verifier.
         metrics: metrics.json of `ddte evaluate`, for the figures of the model cards.
+        hub_code: add the code by which a folder works as `generate(custom_generate=FOLDER, trust_remote_code=True)`.
     """
     from selector.artifacts import check_place
     from selector.training.export import export as export_run
 
     check_place("out", out)
-    for folder in export_run(run, out, metrics):
+    for folder in export_run(run, out, metrics, hub_code):
         print(f"Checkpoint: {folder}")
 
 

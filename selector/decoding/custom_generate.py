@@ -25,6 +25,7 @@ from selector.decoding.stopping import CriteriaStopping
 from selector.engine.huggingface import Pair, check_draft, pair_with
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint
+from selector.pair_names import ModelName
 from selector.trees.expansion import Expansion
 
 VERIFIER = "traversal"
@@ -45,8 +46,8 @@ def ddte_generate(
     generation_config: GenerationConfig,
     *,
     decoder: Decoder | None = None,
-    checkpoint: Path | str | None = None,
-    draft: PreTrainedModel | Path | str = PairConfig.draft,
+    checkpoint: SelectorCheckpoint | Path | str | None = None,
+    draft: PreTrainedModel | Path | str | None = None,
     verifier: str | None = None,
     expansion: Expansion | tuple[int, int, int] | None = None,
     guard: bool = True,
@@ -67,8 +68,10 @@ def ddte_generate(
         model, input_ids, logits_processor, stopping_criteria, generation_config: given by `generate`.
         decoder: loaded and packed once, a snapshot of the model until `decoder.refresh()`; takes the place of what
             follows, up to `profile`.
-        checkpoint: a folder, for its selector; with `expansion`, for its verifier.
-        draft: a draft folder, a hub id, or a loaded model.
+        checkpoint: a folder, `user/name` of the hub, or a loaded one, for its selector; with `expansion`, for its
+            verifier.
+        draft: a draft folder, a hub id, or a loaded model (default: the one that the checkpoint names, else the
+            embedded target's).
         verifier: of an `expansion` without a checkpoint.
         expansion: one tree (K, L1, L2) for all steps.
         guard: pause speculation while pass times say that plain decoding is faster.
@@ -100,7 +103,7 @@ def ddte_generate(
     elif decoder.pair.target.model is not model:
         raise UserError("decoder was built for another model object than the one that generates: build one of this.")
     elif (checkpoint, verifier, expansion, guard, profile, draft) != (
-        None, None, None, True, "machine", PairConfig.draft,
+        None, None, None, True, "machine", None,
     ):  # fmt: skip
         raise UserError("decoder is given beside settings of its own: leave out checkpoint, draft and the like.")
     prompt = [int(token) for token in input_ids[0].tolist()]
@@ -135,8 +138,8 @@ def _criteria(criteria: StoppingCriteriaList, stop_strings: Any, tokenizer: Any)
 
 def _build(
     model: Any,
-    draft: PreTrainedModel | Path | str,
-    folder: Path | str | None,
+    draft: PreTrainedModel | Path | str | None,
+    source: SelectorCheckpoint | Path | str | None,
     verifier: str | None,
     expansion: tuple[int, ...] | None,
     guard: bool,
@@ -144,28 +147,32 @@ def _build(
     tokenizer: Any,
 ) -> Decoder:
     """A decoder for one call, which copies none of the target's weights."""
-    if folder is None and expansion is None:
+    if source is None and expansion is None:
         raise UserError("checkpoint and expansion are left out: give ddte_generate a checkpoint folder or (K, L1, L2).")
-    checkpoint = SelectorCheckpoint.load(folder) if folder else None
+    checkpoint: Any = SelectorCheckpoint.from_pretrained(source) if isinstance(source, (Path, str)) else source
     own = checkpoint.config.verifier if checkpoint else VERIFIER
     if expansion is None and verifier not in (None, own):
         raise UserError(f"verifier is {verifier!r}, and the checkpoint's selector is for {own!r}: leave it out.")
-    pair = _pair(model, draft, tokenizer)
+    named = checkpoint.config.models.draft if checkpoint else ModelName()
+    if isinstance(draft, (Path, str)):
+        named, draft = ModelName(str(draft)), None
+    pair = _pair(model, named if draft is None else draft, tokenizer)
     if expansion is None:
-        assert checkpoint is not None
         return Decoder.with_selector(pair, checkpoint, profile, guard=guard)
     draft_warp: Any = checkpoint.config.draft_warp if checkpoint else "same"
     return Decoder(pair, verifier or own, check_expansion(expansion), draft_warp)
 
 
-def _pair(model: Any, draft: PreTrainedModel | Path | str, tokenizer: Any) -> Pair:
+def _pair(model: Any, draft: PreTrainedModel | ModelName, tokenizer: Any) -> Pair:
+    """`draft` is loaded, or a name; an empty one means the embedded target's."""
     target = str(model.config._name_or_path)
     tokenizer = tokenizer or _own_tokenizer(target)
-    if not isinstance(draft, (Path, str)):
+    if not isinstance(draft, ModelName):
         return pair_with(model, tokenizer, PairConfig(target, str(draft.config._name_or_path)), draft, pack=False)
+    config = PairConfig(target, draft.name or PairConfig.draft, draft_revision=draft.revision)
     if tokenizer is not None:
-        check_draft(str(draft), tokenizer)
-    return pair_with(model, tokenizer, PairConfig(target, str(draft)), pack=False)
+        check_draft(config.draft, tokenizer, config.draft_revision)
+    return pair_with(model, tokenizer, config, pack=False)
 
 
 def _own_tokenizer(source: str) -> Any:

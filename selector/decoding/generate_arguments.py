@@ -26,6 +26,7 @@ from transformers.generation.logits_process import (
 from selector.distributions import Sampling
 from selector.errors import UserError
 from selector.latency import LatencyProfile
+from selector.network.checkpoint import SelectorCheckpoint
 
 HONOURED = {
     "max_length", "max_new_tokens", "max_time", "stop_strings", "eos_token_id", "pad_token_id", "bos_token_id",
@@ -44,8 +45,8 @@ WAY_OUT = "leave it out of the call and of the model's generation_config, or cal
 
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "checkpoint": ((str, Path, NoneType), "a checkpoint folder"),
-    "draft": ((str, Path, torch.nn.Module), "a draft folder, a hub id or a loaded model"),
+    "checkpoint": ((str, Path, SelectorCheckpoint, NoneType), "a checkpoint: a folder, user/name, or a loaded one"),
+    "draft": ((str, Path, torch.nn.Module, NoneType), "a draft folder, a hub id or a loaded model"),
     "verifier": ((str, NoneType), "a verifier's name"),
     "expansion": ((tuple, list, NoneType), "(K, L1, L2)"),
     "guard": ((bool,), "True or False"),

@@ -28,6 +28,7 @@ from selector.features import HIDDEN, SCALARS, RootFeatures
 from selector.latency import LatencyProfile, latency_scalars
 from selector.network.checkpoint_config import REMEDY, CheckpointConfig, Head
 from selector.network.hub import fetch, is_repository, publish, with_metadata
+from selector.network.hub_code import hub_code as code_files
 from selector.network.network import Inputs, Prediction, SelectorNetwork
 from selector.network.numpy_forward import SingleRoot, as_stored, is_linear
 from selector.pair_names import UNKNOWN
@@ -157,8 +158,8 @@ class SelectorCheckpoint:
         stored = {"target": self.config.target_fingerprint, "draft": self.config.draft_fingerprint}
         refuse_other_pair("checkpoint", stored, target_fingerprint, draft_fingerprint)
 
-    def save(self, folder: Path | str, card: str) -> None:
-        """Write the folder, `card` as its README.md; it must not exist yet, or be empty."""
+    def save(self, folder: Path | str, card: str, hub_code: bool = False) -> None:
+        """Write the folder, `card` as its README.md, and `hub_code`, if wanted; it must not exist yet, or be empty."""
         folder = Path(folder)
         claim_folder("out", folder)
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
@@ -167,6 +168,8 @@ class SelectorCheckpoint:
             save_file(tensors, temporary / "model.safetensors")
             write_json(temporary / "config.json", asdict(self.config))
             write_text(temporary / "README.md", card)
+            for name, text in (code_files() if hub_code else {}).items():
+                write_text(temporary / name, text)
 
     @classmethod
     def load(cls, folder: Path | str) -> SelectorCheckpoint:
@@ -194,12 +197,14 @@ class SelectorCheckpoint:
         license: str = "",
         datasets: Sequence[str] = (),
         private: bool = False,
+        hub_code: bool = False,
     ) -> str:
         """Publish the checkpoint as `repo_id` of the hub and return its address.
 
         The card gets what the hub shows: `base_model`, hub ids of target and draft (default: those that the checkpoint
         names); `license` of the weights, as `apache-2.0` (default: the one that both models have); `datasets`, hub ids
-        of what it was trained on. Raises UserError for a checkpoint without a card and where models or licence are not
+        of what it was trained on. With `hub_code` the repository works as `generate(custom_generate=repo_id,
+        trust_remote_code=True)`. Raises UserError for a checkpoint without a card and where models or licence are not
         known, before anything is sent, and where the hub takes nothing.
         """
         if not self.card:
@@ -212,5 +217,5 @@ class SelectorCheckpoint:
                 raise UserError(f"{name} is left out, and the checkpoint's models do not tell it: give it.")
         with tempfile.TemporaryDirectory() as folder:
             card = with_metadata(self.card, repo_id, self.config, models, licence, datasets)
-            self.save(Path(folder) / "checkpoint", card)
+            self.save(Path(folder) / "checkpoint", card, hub_code)
             return publish(Path(folder) / "checkpoint", repo_id, private)

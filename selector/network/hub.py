@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from selector.errors import UserError, first_line
 from selector.network.checkpoint_config import CheckpointConfig
+from selector.network.hub_code import FOLDER
 from selector.pair_names import licence_keys
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def publish(folder: Path, name: str, private: bool) -> str:
     api = HfApi()
     try:
         address = api.create_repo(name, private=private, exist_ok=True)
-        api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=list(FILES))
+        api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=[*FILES, f"{FOLDER}/*"])
     except Exception as error:  # the hub's client hands on errors of its HTTP library, which differs between versions
         raise UserError(
             f"repo_id is {name!r}: the hub does not take it ({first_line(error)}); log in with `hf auth login`, or "

@@ -39,7 +39,7 @@ import ddte
 decoder = ddte.Decoder.from_checkpoint("THIS_FOLDER"{given})
 print(decoder.generate("Write a haiku about trees.", max_new_tokens=64).text)
 ```
-
+{hub_code}
 The policy head knows the machine that it was trained for. The regressor head predicts tokens a step and weighs them
 against the pass times of the machine at hand, so it also serves others. Sampling settings outside the range above have
 not been seen in training.
@@ -53,15 +53,25 @@ a head is named. These prompts also chose the epoch and the head, so the figures
 
 {metrics}
 """
+HUB_CODE = """
+Or where you generate already, with a target and its inputs; the draft and the selector are loaded in each call:
+
+```python
+target.generate(**inputs, custom_generate="THIS_FOLDER", trust_remote_code=True)
+```
+"""
 
 
-def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None = None) -> str:
-    """The card of a checkpoint; `evaluation` are rows of `metrics.json`, of which those of its verifier are shown."""
+def model_card(config: CheckpointConfig, evaluation: list[dict[str, Any]] | None = None, hub_code: bool = False) -> str:
+    """The card of a checkpoint; `evaluation` are rows of `metrics.json`, of which those of its verifier are shown.
+
+    `hub_code`: whether the code for `custom_generate` lies beside it.
+    """
     rows = [row for row in evaluation or [] if row["verifier"] == config.verifier]
-    return str(ModelCard(f"---\n{card_data(config, rows).to_yaml()}\n---\n\n{_text(config, rows)}"))
+    return str(ModelCard(f"---\n{card_data(config, rows).to_yaml()}\n---\n\n{_text(config, rows, hub_code)}"))
 
 
-def _text(config: CheckpointConfig, rows: list[dict[str, Any]]) -> str:
+def _text(config: CheckpointConfig, rows: list[dict[str, Any]], hub_code: bool) -> str:
     """Markdown."""
     branches, trunk, length = ActionSpace(*config.shape.action_space).limits
     card = TEMPLATE.format(
@@ -75,6 +85,7 @@ def _text(config: CheckpointConfig, rows: list[dict[str, Any]]) -> str:
         top_p=_span(config.sampling_range["top_p"]),
         draft_warp=config.draft_warp,
         given="" if config.models.target.name else ', target="TARGET", draft="DRAFT"',
+        hub_code=HUB_CODE if hub_code else "",
         target=config.models.target.describe(config.target_fingerprint),
         draft=config.models.draft.describe(config.draft_fingerprint),
         weights=config.models.weights or "not recorded",

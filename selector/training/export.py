@@ -63,16 +63,19 @@ def to_checkpoint(
     return SelectorCheckpoint(network, config)
 
 
-def export(run_folder: Path | str, out_folder: Path | str, metrics: Path | None = None) -> list[Path]:
+def export(
+    run_folder: Path | str, out_folder: Path | str, metrics: Path | None = None, hub_code: bool = False
+) -> list[Path]:
     """Write `out_folder/<verifier>/` for each selector of a run, with a model card.
 
-    `metrics`, a `metrics.json` of `ddte evaluate`, puts the held-out figures into the cards. All selectors and
-    all output folders are checked before the first is written; `out_folder` may hold other checkpoints alone.
+    `metrics`, a `metrics.json` of `ddte evaluate`, puts the held-out figures into the cards; with `hub_code` each
+    folder works as `generate(custom_generate=...)` of transformers. All selectors and all output folders are checked
+    before the first is written; `out_folder` may hold other checkpoints alone.
     """
     run, out = RunFolder(Path(run_folder)), Path(out_folder)
     selectors = {verifier: run.selector(verifier) for verifier in run.verifiers}
     rows = _metric_rows(metrics, list(selectors.values())) if metrics else None
-    cards = {verifier: model_card(selector.config, rows) for verifier, selector in selectors.items()}
+    cards = {verifier: model_card(selector.config, rows, hub_code) for verifier, selector in selectors.items()}
     with sole_writer("out", out):
         claim_folder("out", out, beside={*selectors, *(file.parent.name for file in out.glob("*/model.safetensors"))})
         there = {verifier for verifier, selector in selectors.items() if _is_exported(selector, out / verifier)}
@@ -80,7 +83,7 @@ def export(run_folder: Path | str, out_folder: Path | str, metrics: Path | None 
         for verifier in left:
             claim_folder("out", out / verifier)
         for verifier in left:
-            selectors[verifier].save(out / verifier, cards[verifier])
+            selectors[verifier].save(out / verifier, cards[verifier], hub_code)
     return [out / verifier for verifier in selectors]
 
 

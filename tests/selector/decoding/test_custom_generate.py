@@ -24,22 +24,16 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from selector.artifacts import as_json
 from selector.config import PairConfig
 from selector.decoding import pass_times
 from selector.decoding.custom_generate import DdteOutput, ddte_generate
 from selector.decoding.decoder import Decoder
-from selector.decoding.profiling import describe_machine
-from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.huggingface import pair_with
 from selector.errors import UserError
-from selector.features import SCALARS
-from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
-from selector.network.checkpoint_config import CheckpointConfig
-from selector.network.network import NetworkShape, SelectorNetwork
 from tests.support.every_draw import Law, difference, every_run
 from tests.support.tiny_models import tiny_llama
+from tests.support.untrained import untrained_selector
 
 PROMPT = torch.tensor([[3, 4, 5]])
 TREE = {"custom_generate": ddte_generate, "expansion": (3, 1, 2), "verifier": "specinfer"}
@@ -238,8 +232,8 @@ def test_refused_by_name(target_llama: LlamaForCausalLM, draft_llama: LlamaForCa
     ("name", "value", "way_out"),
     [
         ("draft", 5, "a draft folder, a hub id or a loaded model"),
-        ("draft", None, "a draft folder, a hub id or a loaded model"),
-        ("checkpoint", 5, "a checkpoint folder"),
+        ("draft", ["a"], "a draft folder, a hub id or a loaded model"),
+        ("checkpoint", 5, "a checkpoint"),
         ("verifier", 5, "a verifier's name"),
         ("expansion", 5, r"\(K, L1, L2\)"),
         ("expansion", "(3, 1, 2)", r"\(K, L1, L2\)"),
@@ -270,26 +264,9 @@ def test_other_refusals(target_llama: LlamaForCausalLM, draft_llama: LlamaForCau
         target_llama.generate(PROMPT, **tree, do_sample=True, temperature=0.5, logits_processor=own)
 
 
-def save_checkpoint(
-    folder: Path, target: LlamaForCausalLM, draft: LlamaForCausalLM, machine: dict[str, Any] | None = None
-) -> Path:
-    """An untrained selector of this pair, for verifier `naive`; its pass times are of this machine, or of `machine`."""
-    shape = NetworkShape(32, 32, len(SCALARS), (2, 1, 3))
-    here = describe_machine(pair_with(target, None, PairConfig(), draft, pack=False))
-    profile = LatencyProfile((1,), (1,), ((1.0,),), ((0.1,),), (0.0,), (1.0,), machine=machine or here)
-    config = CheckpointConfig(
-        verifier="naive", shape=shape, scalars=list(SCALARS), default_head="regressor", draft_warp="same",
-        target_fingerprint=HuggingFaceModel(target).fingerprint, draft_fingerprint=HuggingFaceModel(draft).fingerprint,
-        sampling_range={"temperature": [0.2, 1.2], "top_p": [0.9, 1.0]}, profile=as_json(profile),
-        best_static=(2, 0, 2), data_hash="0" * 64,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    SelectorCheckpoint(SelectorNetwork(shape), config).save(folder, "# Card\n")
-    return folder
-
-
 def test_checkpoint(tmp_path: Path, target_llama: LlamaForCausalLM, draft_llama: LlamaForCausalLM) -> None:
-    folder = save_checkpoint(tmp_path / "naive", target_llama, draft_llama)
+    folder, pair = tmp_path / "naive", pair_with(target_llama, None, PairConfig(), draft_llama, pack=False)
+    untrained_selector(pair).save(folder, "# Card\n")
     call = partial(target_llama.generate, PROMPT, custom_generate=ddte_generate, checkpoint=folder, max_new_tokens=40)
     expected = target_llama.generate(PROMPT, max_new_tokens=40).tolist()
     for guard in (True, False):
@@ -297,7 +274,6 @@ def test_checkpoint(tmp_path: Path, target_llama: LlamaForCausalLM, draft_llama:
     output = call(draft=draft_llama, expansion=(2, 1, 2), return_dict_in_generate=True)
     assert output.sequences.tolist() == expected
     assert max(output.stats.actions, key=output.stats.actions.get) == (2, 1, 2)
-    pair = pair_with(target_llama, None, PairConfig(), draft_llama, pack=False)
     decoder = Decoder.with_selector(pair, SelectorCheckpoint.load(folder))
     own = partial(ddte_generate, decoder=decoder)
     assert target_llama.generate(PROMPT, custom_generate=own, max_new_tokens=40).tolist() == expected
@@ -318,7 +294,8 @@ def test_pass_times_are_measured_in_the_first_call_alone(
     monkeypatch.setenv("DDTE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(pass_times, "SHORT", (3,))
     monkeypatch.setattr(pass_times, "TRIES", 1)
-    folder = save_checkpoint(tmp_path / "naive", target_llama, draft_llama, {"device": "toy"})
+    folder, pair = tmp_path / "naive", pair_with(target_llama, None, PairConfig(), draft_llama, pack=False)
+    untrained_selector(pair, {"device": "toy"}).save(folder, "# Card\n")
     settings: dict[str, Any] = {"checkpoint": folder, "draft": draft_llama, "do_sample": True, "max_new_tokens": 20}
     texts, kept = [], []
     for _ in range(2):

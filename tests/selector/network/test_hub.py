@@ -32,8 +32,8 @@ class Hub:
         return f"https://hub/{repo_id}"
 
     def upload_folder(self, *, repo_id: str, folder_path: Path, allow_patterns: list[str]) -> None:
-        kept = {path.name for pattern in allow_patterns for path in folder_path.glob(pattern)}
-        assert kept == {path.name for path in folder_path.iterdir()}
+        kept = {path for pattern in allow_patterns for path in folder_path.glob(pattern)}
+        assert kept == {path for path in folder_path.rglob("*") if path.is_file()}
         shutil.copytree(folder_path, self.folder / repo_id)
 
     def snapshot_download(self, repo_id: str, *, revision: str | None, allow_patterns: list[str]) -> str:
@@ -90,7 +90,8 @@ def test_what_a_checkpoint_knows_of_its_models_need_not_be_given(hub: Hub, tmp_p
     named.push_to_hub("me/selector")
     data = ModelCard.load(hub.folder / "me" / "selector" / "README.md").data
     assert (data.base_model, data.license, data.datasets) == (["a/target", "a/draft"], "mit", None)
-    named.push_to_hub("me/other", license="other: mine")
+    named.push_to_hub("me/other", license="other: mine", hub_code=True)
+    assert (hub.folder / "me" / "other" / "custom_generate" / "generate.py").exists()
     data = ModelCard.load(hub.folder / "me" / "other" / "README.md").data
     assert (data.license, data.license_name) == ("other", "mine")
 

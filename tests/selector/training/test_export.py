@@ -3,12 +3,14 @@
 import io
 import json
 from dataclasses import replace
+from importlib import metadata
 
 import pytest
 import torch
 from huggingface_hub import ModelCard
 from rich.console import Console
 
+from selector.cli.main import main
 from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint, best_actions
@@ -84,6 +86,17 @@ def test_metadata_of_the_card_is_what_the_hub_shows(finished, tmp_path):
     }
     for fact in ("| target | some/target@c0ffee; licence mit; fingerprint t1 |", "/drafts/own, made from some/base"):
         assert fact in card.text
+
+
+def test_the_hubs_code_lies_beside_a_checkpoint_that_asks_for_it(finished, tmp_path):
+    run, _ = finished
+    for out, flags in (("without", []), ("with", ["--hub-code"])):
+        assert main(["export", "--run", str(run.path), "--out", str(tmp_path / out), *flags]) == 0
+        folder = tmp_path / out / "naive"
+        assert (folder / "custom_generate" / "generate.py").exists() == bool(flags)
+        assert ("custom_generate=" in (folder / "README.md").read_text()) == bool(flags)
+    assert (folder / "custom_generate" / "requirements.txt").read_text() == f"ddte>={metadata.version('ddte')}\n"
+    assert SelectorCheckpoint.load(folder).config == run.selector("naive").config
 
 
 def test_occupied_folders_and_unfinished_runs_are_refused(finished, tmp_path):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
@@ -17,8 +18,8 @@ from selector.bench.coin import StepArm, coin_text
 from selector.bench.rates import Measured, interval_of
 from selector.bench.step_arms import NO_DRAFTING, shared_warp, shipped_checkpoints, step_arms
 from selector.bench.texts import PLAIN, TextArm, text_arms, write_text
-from selector.config import Config, DecodeConfig, Limits
-from selector.decoding.pass_times import machine_profile
+from selector.config import Config, DecodeConfig
+from selector.decoding.pass_times import FOREIGN, foreign_times, machine_profile
 from selector.decoding.policies import fixed_tree
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
@@ -150,9 +151,7 @@ def bench_decode(
     pair, console = load_pair(config.pair), Console()
     for loaded in checkpoints:
         loaded.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
-    if times is None:
-        space, inputs = profiled_selector(checkpoints, config)
-        times = machine_profile(pair, space, inputs, console.print)
+    times = bench_times(times, pair, checkpoints, config)
     arms = step_arms(folders, checkpoints, expansions, verifier, times, config.decode.policy)
     ids = rendered(chosen, pair.tokenizer, config.generate.chat_template, config.decode.seed)
     bench = DecodeBench(
@@ -189,14 +188,22 @@ def measure(
     return rows
 
 
-def profiled_selector(
-    checkpoints: Sequence[SelectorCheckpoint], config: Config
-) -> tuple[Limits, Literal["all", "root"]]:
-    """Action space and inputs of the selector whose cost a new profile of this machine holds."""
-    if not checkpoints:
-        return config.action_space.limits, config.train.inputs
-    shape = checkpoints[0].config.shape
-    return shape.action_space, shape.inputs
+def bench_times(
+    given: LatencyProfile | None, pair: Pair, checkpoints: Sequence[SelectorCheckpoint], config: Config
+) -> LatencyProfile:
+    """The pass times of a run: `given`, with a warning where they are foreign, or this machine's.
+
+    The latter hold the cost of a choice by the first checkpoint's selector.
+    """
+    if given is None:
+        shape = checkpoints[0].config.shape if checkpoints else None
+        space, inputs = (
+            (shape.action_space, shape.inputs) if shape else (config.action_space.limits, config.train.inputs)
+        )
+        return machine_profile(pair, space, inputs)
+    if differences := foreign_times(given, pair):
+        warnings.warn(FOREIGN.format(what="the profile", differences=differences), stacklevel=2)
+    return given
 
 
 def bench_settings(pairs: Sequence[tuple[float, float]], settings: DecodeConfig) -> list[Sampling]:

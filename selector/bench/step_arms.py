@@ -30,8 +30,9 @@ def step_arms(
 ) -> list[StepArm]:
     """No drafting, then each checkpoint's selector and best static tree, then the expansions asked for.
 
-    A selector is measured itself, also where it did not beat its static tree in training; `policy` is its head, or a
-    tree that stands in its place. Checkpoints that share a verifier carry their `folders` in their names.
+    A selector is measured itself, also where it did not pay in training and decoding runs its static tree, which its
+    name then says; `policy` is its head, or a tree that stands in its place. Checkpoints that share a verifier carry
+    their `folders` in their names.
     """
     tree = fixed_tree(policy)
     arms = [StepArm(NO_DRAFTING, get_verifier(verifier), FixedPolicy((1, 0, 0)))]
@@ -39,7 +40,9 @@ def step_arms(
         own, static = get_verifier(checkpoint.config.verifier), Expansion(*checkpoint.config.best_static)
         opponent = f"{name} static {static}"
         if tree is None:
-            arms.append(StepArm(f"{name} selector", own, SelectorPolicy(checkpoint, profile, policy), opponent))
+            unpaid = " (did not pay in training)" * (policy == "auto" and not checkpoint.beats_static)
+            chosen = f"{name} selector{unpaid}" if policy == "auto" else f"{name} selector's {policy} head"
+            arms.append(StepArm(chosen, own, SelectorPolicy(checkpoint, profile, policy), opponent))
         elif tree != static:
             arms.append(StepArm(f"{name} static {tree}", own, FixedPolicy(tree), opponent))
         arms.append(StepArm(opponent, own, FixedPolicy(static)))

@@ -29,7 +29,7 @@ def build_decoder(
         load_pair(selector.config.models.given_to(pair)), selector, times, decode.policy, decode.guard
     )
     if decode.policy == "auto" and not selector.beats_static:
-        console.print(f"The selector did not pay in training: decoding with {decoder.policy}.", highlight=False)
+        console.print(f"Decoding with {decoder.policy}.", highlight=False)
     return decoder
 
 

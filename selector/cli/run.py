@@ -37,7 +37,7 @@ from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, check_placement, load_pair
 from selector.errors import UserError
 from selector.evaluation.evaluate import evaluate
-from selector.evaluation.report.prose import answer
+from selector.evaluation.report.prose import answer, combinations
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.training.export import export
@@ -111,14 +111,10 @@ class Chain:
         return LatencyProfile.load(self.profile_path)
 
     def sample(self) -> None:
-        """Decode with the selector that promises most; print where things are, and what to use on this machine."""
+        """Decode with the verifier that promises most; print where things are, and what to use on this machine."""
         rows = read_json(self.report_path / "metrics.json", "evaluate with `ddte run`")
-        speeds = {
-            row["verifier"]: row["value"]
-            for row in rows
-            if row["policy"].startswith("selector") and row["metric"] == "tokens_per_second"
-        }
-        folder = self.checkpoint_path / max(speeds, key=lambda name: speeds[name])
+        folders = [self.checkpoint_path / one.verifier for one in combinations(rows)]
+        folder = next(folder for folder in folders if folder.is_dir())  # labelled verifiers may have no selector
         settings = self.config.decode
         checkpoint = SelectorCheckpoint.load(folder)
         decoder = Decoder.with_selector(self.pair, checkpoint, self.latency, settings.policy, settings.guard)
@@ -136,9 +132,9 @@ class Chain:
         command = shlex.join(["ddte", "decode", *given, "--checkpoint", str(folder)])
         self.say(f'Decode:      {command} --prompt "..."')
         self.console.print(f"Checkpoints: {self.checkpoint_path}\nReport:      {self.report_path / 'report.html'}")
-        self.say(f"On this machine: {answer(rows)}")
         if disturbance := self.latency.disturbance():
             self.say(f"Disturbed pass times: {disturbance}")
+        self.say(f"On this machine: {answer(rows)}")
 
 
 def run_chain(config: Config, out: Path, console: Console | None = None, config_files: Sequence[object] = ()) -> None:

@@ -114,14 +114,16 @@ class Decoder:
         which the decoder's `policy` says.
         """
         verifier, warp, tree = checkpoint.config.verifier, checkpoint.config.draft_warp, fixed_tree(head)
-        if tree is None:
+        fixed = None if tree is None else FixedPolicy(tree)
+        if fixed is None:
             checkpoint.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
-            tree = checkpoint.best_static if head == "auto" and not checkpoint.beats_static else None
-        if tree is not None and not guard:  # nothing asks for times
-            return cls(pair, verifier, tree, warp)
+            if head == "auto" and not checkpoint.beats_static:
+                fixed = FixedPolicy(checkpoint.best_static, "a selector that did not pay in training")
+        if fixed is not None and not guard:  # nothing asks for times
+            return cls(pair, verifier, fixed, warp)
         times = decoding_times(profile, pair, checkpoint)
-        policy = SelectorPolicy(checkpoint, times, head) if tree is None else FixedPolicy(tree)
-        return cls(pair, verifier, policy, warp, Guard(times, tree is None) if guard else None)
+        policy = fixed or SelectorPolicy(checkpoint, times, head)
+        return cls(pair, verifier, policy, warp, Guard(times, fixed is None) if guard else None)
 
     def refresh(self) -> None:
         """Take both models as they are now: weights, adapters, hooks. Texts in progress go on with the old ones.

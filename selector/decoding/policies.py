@@ -40,13 +40,13 @@ class Policy(Protocol):
 
 
 class FixedPolicy:
-    """The same expansion at every root; `(1, 0, 0)` never runs the draft."""
+    """The same expansion at every root; `(1, 0, 0)` never runs the draft. `replaced` is what it stands in for."""
 
-    def __init__(self, expansion: Expansion | tuple[int, int, int]) -> None:
-        self.expansion = check_expansion(expansion)
+    def __init__(self, expansion: Expansion | tuple[int, int, int], replaced: str = "") -> None:
+        self.expansion, self.replaced = check_expansion(expansion), replaced
 
     def __str__(self) -> str:
-        return f"the static tree {self.expansion}"
+        return f"the static tree {self.expansion}" + f", in place of {self.replaced}" * bool(self.replaced)
 
     def choose(self, root: RootView) -> Expansion:
         """The fixed expansion."""

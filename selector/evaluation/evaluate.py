@@ -33,7 +33,6 @@ from selector.network.checkpoint import SelectorCheckpoint
 from selector.offline import baselines
 from selector.offline.labelled_roots import build_roots
 from selector.statistics import Floats, resample_counts
-from selector.trees.expansion import Expansion
 
 
 def evaluate(
@@ -191,10 +190,9 @@ def _evaluate_verifier(
     counts: Floats,
 ) -> VerifierResult:
     train_roots, roots = (build_roots(data, verifier, profile) for data in (train, test))
-    idle = np.full(len(roots), roots.space.index(Expansion(1, 0, 0)))
     outcomes = {
         "plain": baselines.plain_decoding(roots),
-        "no_drafting": baselines.score_policy(roots, idle, roots.times),
+        "no_drafting": baselines.no_drafting(roots),
         **baselines.static_policies(train_roots, roots),
     }
     best = baselines.best_action(train_roots)

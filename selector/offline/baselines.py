@@ -64,6 +64,11 @@ def plain_decoding(roots: LabelledRoots) -> PolicyResult:
     return PolicyResult(np.ones(len(roots)), roots.plain, nothing, roots.trajectories)
 
 
+def no_drafting(roots: LabelledRoots) -> PolicyResult:
+    """The decoder without speculation: what it gains over plain decoding is the engine's."""
+    return score_policy(roots, np.full(len(roots), roots.space.index(Expansion(1, 0, 0))), roots.times)
+
+
 def best_action(roots: LabelledRoots, allowed: Mask | None = None) -> int:
     """The drafted action of highest throughput over `roots` when it is always taken, among those `allowed [drafted]`.
 
@@ -130,13 +135,15 @@ class OracleGap:
 
     Attributes:
         best_static: the best static action.
-        throughput: its tokens per second.
+        throughput: its tokens per second; `undrafted` without drafting, `plain` of transformers' `generate`.
         gap: of the `oracle`, whose choices label noise spoils, so the true gap is larger.
         optimistic: of `oracle_in_sample`, which label noise flatters.
     """
 
     best_static: Expansion
     throughput: float
+    undrafted: float
+    plain: float
     gap: float
     optimistic: float
 
@@ -157,5 +164,6 @@ def oracle_gap(roots: LabelledRoots) -> OracleGap:
     """Measure the gap on `roots`, which also choose the static action; neither side pays for choosing."""
     best = best_action(roots)
     static = score_policy(roots, np.full(len(roots), best), roots.times).throughput
+    undrafted, plain = no_drafting(roots).throughput, plain_decoding(roots).throughput
     crossed, same = oracle(roots).throughput, oracle_in_sample(roots).throughput
-    return OracleGap(roots.space.drafted[best], static, crossed / static - 1, same / static - 1)
+    return OracleGap(roots.space.drafted[best], static, undrafted, plain, crossed / static - 1, same / static - 1)

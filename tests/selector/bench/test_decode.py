@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from selector.bench import decode as bench
-from selector.bench.decode import bench_settings, exit_code
-from selector.bench.step_arms import arm_names
+from selector.bench.decode import bench_settings, bench_times, exit_code
+from selector.bench.step_arms import arm_names, step_arms
 from selector.cli.main import main
 from selector.config import DecodeConfig
 from selector.decoding import pass_times
 from selector.distributions import Sampling
+from selector.engine.causal_model import HuggingFaceModel
 from tests.support.disk_pair import save_pair
+from tests.support.profiles import make_profile
+from tests.support.scripted_selectors import make_checkpoint
+from tests.support.small_runs import small_config
 
 QUIET = Console(quiet=True)
 
@@ -35,6 +41,29 @@ def test_checkpoints_of_one_verifier_are_told_apart() -> None:
     folders = [Path("runs/a/nss"), Path("runs/b/nss"), Path("runs/a/bv")]
     names = arm_names(folders, [checkpoint("nss"), checkpoint("nss"), checkpoint("bv")])
     assert names == ["nss runs/a/nss", "nss runs/b/nss", "bv"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "ratio", "names"),
+    [
+        ("auto", 1.1, ["nss selector", "nss static (2, 0, 2)"]),
+        ("auto", 0.9, ["nss selector (did not pay in training)", "nss static (2, 0, 2)"]),
+        ("regressor", 0.9, ["nss selector's regressor head", "nss static (2, 0, 2)"]),
+        ("(2, 1, 1)", 1.1, ["nss static (2, 1, 1)", "nss static (2, 0, 2)"]),
+        ("(2, 0, 2)", 0.9, ["nss static (2, 0, 2)"]),
+    ],
+)
+def test_names_say_what_runs(policy: str, ratio: float, names: list[str]) -> None:
+    metrics = {"validation_ratio_to_static": ratio}
+    selector = make_checkpoint(verifier="nss", best_static=(2, 0, 2), metrics=metrics)
+    arms = step_arms([Path("nss")], [selector], [], "nss", make_profile(), policy)
+    assert [arm.name for arm in arms] == ["no drafting", *names]
+
+
+def test_a_profile_of_another_machine_is_named(target: HuggingFaceModel, draft: HuggingFaceModel) -> None:
+    pair: Any = SimpleNamespace(target=target, draft=draft, dtype=torch.float32)
+    with pytest.warns(UserWarning, match="the profile has pass times of another kind .device is toy"):
+        assert bench_times(make_profile(), pair, [], small_config([])) == make_profile()
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_a_selector_that_did_not_pay_gives_way_to_its_static_tree(ratio: float, 
     assert decoder.guard is not None
     if isinstance(decoder.policy, FixedPolicy):
         assert decoder.policy.expansion == (2, 1, 1)
-        assert str(decoder.policy) == "the static tree (2, 1, 1)"  # what statistics say of it
+        assert str(decoder.policy) == "the static tree (2, 1, 1), in place of a selector that did not pay in training"
 
 
 def test_a_tree_takes_the_place_of_the_selector() -> None:

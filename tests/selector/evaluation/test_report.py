@@ -1,6 +1,7 @@
 """The report: complete, in one file, the answer first; and the answer itself, from rows."""
 
 import re
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def test_it_is_one_file(page: Page) -> None:
 
 def test_the_title_names_pair_machine_and_date(page: Page) -> None:
     assert all(name in page.headings[0] for name in ("SmolLM2-135M-Instruct", "drafts/small"))
+    title = page.source[page.source.index("<title>") : page.source.index("</title>")]
+    assert all(name in title for name in ("SmolLM2-135M-Instruct", "drafts/small", "toy", str(date.today())))
     opening = page.source[page.source.index("</h1>") : page.source.index('id="answer"')]
     assert "toy" in opening
     assert re.search(r"\d{4}-\d\d-\d\d", opening)

@@ -136,6 +136,9 @@ def gap_of(folder: Path, **world: Any) -> baselines.OracleGap:
 
 def test_gap_is_found_where_there_is_one(tmp_path: Path) -> None:
     gap = gap_of(tmp_path, prompts=30, noise=0.1)
+    assert gap.plain == pytest.approx(50)
+    assert gap.undrafted == pytest.approx(50)
+    assert gap.throughput > 50
     assert 0.15 < gap.gap <= gap.optimistic < 0.5
     assert not gap.too_small
     assert "something to learn" in gap.sentence()

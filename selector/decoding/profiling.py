@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from itertools import pairwise
@@ -19,7 +19,7 @@ from selector.decoding.policies import Policy, SelectorPolicy
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import SECTIONS, Stopwatch
 from selector.distributions import Sampling
-from selector.engine.huggingface import Pair
+from selector.engine.huggingface import HuggingFaceModel, Pair
 from selector.engine.language_model import LanguageModel, prefill
 from selector.engine.reference_generate import transformers_generate
 from selector.engine.timing import TimedModel, Timer, TokenTimes
@@ -62,13 +62,13 @@ def measure_profile(
     steps = (repeats + 1) * sum(1 + expansion_of_width(width).max_depth for width in widths)
     contexts = fitting_contexts(pair, contexts, max(*widths, steps))
     timer, rounds = Timer(pair.target.device), [context for _ in range(2) for context in contexts]
-    with _random_numbers_kept():
+    with random_numbers_kept():
         policy = linear_selector(pair, action_space, inputs)
         for done, context in enumerate(rounds, 1):
             prompt = torch.randint(0, pair.target.vocab_size, (context,), generator=torch.Generator().manual_seed(done))
-            _measure_passes(pair, timer, prompt, widths, repeats)
+            measure_passes({"target": pair.target, "draft": pair.draft}, timer, prompt, widths, repeats)
             _measure_steps(pair, timer, prompt, widths, repeats, get_verifier(verifier), policy)
-            _measure_plain(pair, timer, prompt)
+            measure_plain("plain", pair.target, timer, prompt)
             if progress is not None:
                 progress(done / len(rounds))
     return LatencyProfile(
@@ -84,7 +84,7 @@ def measure_profile(
     )
 
 
-def _random_numbers_kept() -> AbstractContextManager[None]:
+def random_numbers_kept() -> AbstractContextManager[None]:
     """torch's own generators go on after the block as if nothing had been drawn in it."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())  # type: ignore[no-untyped-call]
 
@@ -146,15 +146,19 @@ def expansion_of_width(width: int) -> Expansion:
     return Expansion(branches, width - 1 - branches * length, length).canonical()
 
 
-def _measure_passes(pair: Pair, timer: Timer, prompt: Tensor, widths: Sequence[int], repeats: int) -> None:
-    """One pass of each width and model, in turn; the new rows are siblings, so that they take a tree's mask."""
-    models: dict[str, LanguageModel] = {"target": pair.target, "draft": pair.draft}
+def measure_passes(
+    models: Mapping[Any, LanguageModel], timer: Timer, prompt: Tensor, widths: Sequence[int], repeats: int
+) -> None:
+    """One pass of each width and model, in turn; the new rows are siblings, so that they take a tree's mask.
+
+    Seconds are kept under `(name, context, width)`.
+    """
     for model in models.values():
         prefill(model, prompt.tolist())
     for repeat in range(repeats + 1):
         for width in widths:
-            tokens = torch.randint(0, pair.target.vocab_size, (width,)).to(pair.target.device)
             for name, model in models.items():
+                tokens = torch.randint(0, model.vocab_size, (width,)).to(model.device)
                 start = timer.now()
                 model.extend(tokens, [-1] * width)
                 if repeat:
@@ -197,12 +201,12 @@ def _measure_steps(
                 timer.add(("selector",), choosing)
 
 
-def _measure_plain(pair: Pair, timer: Timer, prompt: Tensor) -> None:
-    """Seconds of each token of `generate` after the first, which the prompt's pass gives."""
+def measure_plain(name: Hashable, model: HuggingFaceModel, timer: Timer, prompt: Tensor) -> None:
+    """Seconds of each token of `generate` after the first, which the prompt's pass gives, under `(name, context)`."""
     streamer = TokenTimes(timer)
-    transformers_generate(pair.target, prompt.tolist(), PLAIN_TOKENS, SAMPLING, streamer=streamer)
+    transformers_generate(model, prompt.tolist(), PLAIN_TOKENS, SAMPLING, streamer=streamer)
     for before, after in pairwise(streamer.moments):
-        timer.add(("plain", len(prompt)), after - before)
+        timer.add((name, len(prompt)), after - before)
 
 
 def linear_selector(pair: Pair, action_space: Limits, inputs: Literal["all", "root"]) -> SelectorPolicy:

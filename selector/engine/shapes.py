@@ -28,7 +28,7 @@ class Shape:
 
     Attributes:
         config: of the text model in its true depth.
-        depths: the two numbers of layers that are timed, both the true one where that is small.
+        depths: the two numbers of layers to time.
     """
 
     config: Any
@@ -38,12 +38,6 @@ class Shape:
     def depth(self) -> int:
         """The true number of layers."""
         return int(self.config.num_hidden_layers)
-
-    @property
-    def factor(self) -> float:
-        """How often the difference of the two depths fits between the smaller one and the true one."""
-        few, more = self.depths
-        return (self.depth - few) / (more - few) if more > few else 0.0
 
 
 def read_shape(field: str, source: str, revision: str = "") -> Shape:
@@ -66,20 +60,17 @@ def read_shape(field: str, source: str, revision: str = "") -> Shape:
 
 
 def timed_depths(config: Any) -> tuple[int, int]:
-    """Two numbers of layers to time: one period of their kinds, and two or more beside it, as heavy as the head.
+    """Two numbers of layers to time: one period of the kinds of layers, and three.
 
-    With fewer, noise of the head's time would be as large as what is looked for. Raises UserError for layers of
-    different sizes.
+    Raises UserError for layers of different sizes, and of kinds in no order that comes again.
     """
     depth = int(config.num_hidden_layers)
     kinds = getattr(config, "layer_types", None) or ["full"] * depth
     period = next(p for p in range(1, depth + 1) if all(a == b for a, b in zip(kinds, kinds[p:], strict=False)))
     one, two, whole = (_weights(config, layers) for layers in (period, 2 * period, depth))
-    layer = (two - one) / period
-    if whole != one + (depth - period) * layer:
-        raise UserError("its layers differ in size, so that their time cannot be extrapolated; give another model.")
-    more = period + period * max(2, round(config.vocab_size * config.hidden_size / layer / period))
-    return (period, more) if more < depth else (depth, depth)
+    if period * (whole - one) != (depth - period) * (two - one) or 2 * period > depth > 2:
+        raise UserError("its layers differ, so that their time cannot be extrapolated; give another model.")
+    return period, 3 * period
 
 
 def _weights(config: Any, layers: int) -> int:
@@ -112,13 +103,20 @@ class SharedRows(nn.Embedding):
         return super().forward(ids % EMBEDDED_ROWS)
 
 
-def random_model(config: Any, layers: int, dtype: torch.dtype, device: torch.device, attention: str) -> PreTrainedModel:
-    """A random model with so many layers of the shape `config`; `attention` is its implementation, or `auto`."""
+def random_model(
+    config: Any, layers: int, tokens: int, dtype: torch.dtype, device: torch.device, attention: str
+) -> PreTrainedModel:
+    """A random model with so many layers of the shape `config`, over a vocabulary of so many `tokens`.
+
+    `attention` is its implementation, or `auto`.
+    """
     options = {} if attention == "auto" else {"attn_implementation": attention}
     auto: Any = AutoModelForCausalLM
     with torch.device("meta"):
-        model = auto.from_config(with_depth(config, layers), dtype=dtype, **options)
-        model.set_input_embeddings(SharedRows(config.vocab_size, config.hidden_size, dtype))
+        scaled = with_depth(config, layers)
+        scaled.vocab_size = tokens
+        model = auto.from_config(scaled, dtype=dtype, **options)
+        model.set_input_embeddings(SharedRows(tokens, config.hidden_size, dtype))
     model.to_empty(device=device)
     model.init_weights()
     found: PreTrainedModel = model.eval()

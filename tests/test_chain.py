@@ -16,6 +16,7 @@ from selector.cli.main import main
 from selector.dataset.manifest import Manifest
 from selector.decoding import pass_times
 from selector.evaluation.metrics import METRICS
+from selector.evaluation.report.prose import combinations
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.pair_names import ModelName, PairNames
 from selector.training.run_folder import RunFolder
@@ -93,6 +94,7 @@ def test_the_chain(
     assert RunFolder(out / "train").info.models == names
     assert SelectorCheckpoint.load(out / "checkpoints" / "nss").config.models == names
 
+    assert printed.splitlines()[-1].startswith("On this machine: use ")
     printed_command = shlex.split(next(line for line in printed.splitlines() if line.startswith("Decode:")))[1:]
     before = written(out)
     assert main(command) == 0
@@ -109,6 +111,7 @@ def test_the_chain(
         assert answer["tokens"] == greedy(tmp_path / "models" / "target", text)
         assert answer["statistics"]["tokens"] == len(answer["tokens"])
 
+    assert Path(printed_command[5]).name == combinations(rows)[0].verifier
     assert printed_command[:4] == ["ddte", "decode", "--config", str(config)]
     elsewhere = tmp_path / "else where"
     elsewhere.mkdir()

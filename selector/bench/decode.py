@@ -196,11 +196,10 @@ def bench_times(
     The latter hold the cost of a choice by the first checkpoint's selector.
     """
     if given is None:
-        shape = checkpoints[0].config.shape if checkpoints else None
-        space, inputs = (
-            (shape.action_space, shape.inputs) if shape else (config.action_space.limits, config.train.inputs)
-        )
-        return machine_profile(pair, space, inputs)
+        if not checkpoints:
+            return machine_profile(pair, config.action_space.limits, config.train.inputs)
+        shape = checkpoints[0].config.shape
+        return machine_profile(pair, shape.action_space, shape.inputs)
     if differences := foreign_times(given, pair):
         warnings.warn(FOREIGN.format(what="the profile", differences=differences), stacklevel=2)
     return given

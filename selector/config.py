@@ -246,6 +246,12 @@ class TrainConfig:
         test_share: share of the prompts, never of the roots, that `ddte evaluate` measures on.
         split_seed: of the draw of these prompts, so that runs of several `seed`s can be evaluated together.
         loggers: `csv` always; `wandb` (offline unless WANDB_MODE says otherwise), `tensorboard`.
+        wandb_project: project of W&B. This, group, name and tags are what is given here, else what W&B's own variables
+            say (WANDB_PROJECT, WANDB_RUN_GROUP, WANDB_NAME, WANDB_TAGS), else `ddte`, the run folder's name, the
+            verifier and none.
+        wandb_group: group of the runs of all verifiers.
+        wandb_name: name of a run, followed by the verifier where there are several.
+        wandb_tags: tags of each run.
         accelerator: Lightning's, `auto`, `cpu`, `gpu`, ...
         devices: number of the accelerator's devices.
         strategy: Lightning's; `ddp` trains in a process a device, each with batches of `batch_size`.
@@ -270,6 +276,10 @@ class TrainConfig:
     test_share: float = 0.2
     split_seed: int = 0
     loggers: list[Logger] = field(default_factory=lambda: ["csv"])
+    wandb_project: str = ""
+    wandb_group: str = ""
+    wandb_name: str = ""
+    wandb_tags: list[str] = field(default_factory=list)
     accelerator: str = "auto"
     devices: int = 1
     strategy: str = "auto"
@@ -287,6 +297,10 @@ class TrainConfig:
         for logger in self.loggers:
             if logger not in get_args(Logger):
                 raise UserError(f"train.loggers has {logger!r}: the known ones are {', '.join(get_args(Logger))}.")
+        if found := re.search(r"[/\\#?%:]", self.wandb_project):
+            raise UserError(f"train.wandb_project is {self.wandb_project!r}: W&B takes no {found[0]} in it.")
+        if any(not 1 <= len(tag) <= 64 for tag in self.wandb_tags):
+            raise UserError(f"train.wandb_tags is {self.wandb_tags}: give tags of 1 to 64 characters.")
         for name in ("seed", "split_seed"):
             if not 0 <= getattr(self, name) <= LARGEST_SEED:
                 raise UserError(f"train.{name} is {getattr(self, name)}: give a whole number from 0 to {LARGEST_SEED}.")

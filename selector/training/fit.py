@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
-from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 from rich.console import Console
 
@@ -21,13 +23,15 @@ from selector.config import TrainConfig
 from selector.dataset.dataset import RootDataset
 from selector.dataset.manifest import Manifest
 from selector.latency import LatencyProfile
+from selector.network.checkpoint import SelectorCheckpoint
 from selector.network.network import NetworkShape
 from selector.offline.baselines import oracle_gap
 from selector.offline.labelled_roots import build_roots
 from selector.training.card import model_card
 from selector.training.data import RootDataModule
 from selector.training.export import to_checkpoint
-from selector.training.loggers import build_loggers
+from selector.training.figures import final_figures
+from selector.training.loggers import build_loggers, log_end
 from selector.training.module import MONITOR, SelectorModule
 from selector.training.preflight import check_config
 from selector.training.progress import EpochProgress, print_gaps, print_results, print_splits
@@ -88,11 +92,14 @@ def _train_left(
     splits = run.splits  # a run that goes on keeps those of its start
     print_splits(console, splits, dataset)
     seen = dataset.subset(splits.rows(dataset, "train") + splits.rows(dataset, "validation"))
-    print_gaps(console, {verifier: oracle_gap(build_roots(seen, verifier, profile)) for verifier in config.verifiers})
+    gaps = {verifier: oracle_gap(build_roots(seen, verifier, profile)) for verifier in config.verifiers}
+    print_gaps(console, gaps)
+    test = dataset.subset(splits.rows(dataset, "test"))
     for verifier in config.verifiers:
         if not run.is_done(verifier):
             data = RootDataModule(dataset, verifier, profile, splits, config)
-            _train_one(run, dataset.manifest, data, config, console)
+            figures = partial(final_figures, gap=gaps[verifier], test=test, profile=profile)
+            _train_one(run, dataset.manifest, data, config, console, figures)
 
 
 def _leads() -> bool:
@@ -100,17 +107,28 @@ def _leads() -> bool:
     return getattr(rank_zero_only, "rank", 0) == 0
 
 
-def _train_one(run: RunFolder, manifest: Manifest, data: RootDataModule, config: TrainConfig, console: Console) -> None:
+def _train_one(
+    run: RunFolder,
+    manifest: Manifest,
+    data: RootDataModule,
+    config: TrainConfig,
+    console: Console,
+    figures: Callable[[SelectorCheckpoint], dict[str, float]],
+) -> None:
+    """Train, choose, log `figures` of the checkpoint, and save it."""
     pl.seed_everything(config.seed, workers=True, verbose=False)
     folder = run.verifier_folder(data.verifier)
     module = SelectorModule(network_shape(manifest, config), config)
     module.fit_statistics(data)
     network = copy.deepcopy(module.network)
     folder.mkdir(exist_ok=True)
-    _fit(module, data, folder, config, console)
+    settings = asdict(config) | {"verifier": data.verifier}
+    loggers = _fit(module, data, folder, settings, console)
     module.load_state_dict(read_state(folder / "best.ckpt", module)["state_dict"])
     model = keep_best(network, module.network.state_dict(), data)
     checkpoint = to_checkpoint(network, manifest, data, model)
+    if _leads() and len(loggers) > 1:
+        log_end(loggers, settings, figures(checkpoint), data.profile)
     if _leads():
         checkpoint.save(run.selector_folder(data.verifier), model_card(checkpoint.config))
 
@@ -129,14 +147,17 @@ def network_shape(manifest: Manifest, config: TrainConfig) -> NetworkShape:
     )
 
 
-def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: TrainConfig, console: Console) -> None:
-    last = folder / "last.ckpt"
+def _fit(
+    module: SelectorModule, data: RootDataModule, folder: Path, settings: dict[str, Any], console: Console
+) -> list[Logger]:
+    """Train until early stopping or the last epoch, from where a run stopped; the loggers, W&B's run still open."""
+    config, last, stopped = data.config, folder / "last.ckpt", False
     if last.exists():
         read_state(folder / "best.ckpt", module)
-        if _has_stopped(read_state(last, module), config):
-            return
-    settings = asdict(config) | {"verifier": data.verifier}
-    loggers = build_loggers(config.loggers, folder, content_hash([str(folder.resolve()), settings])[:16], settings)
+        stopped = _has_stopped(read_state(last, module), config)
+    loggers = build_loggers(config, folder, content_hash([str(folder.resolve()), settings])[:16], settings)
+    if stopped:
+        return loggers
     with warnings.catch_warnings(), EpochProgress(console, data) as progress:
         warnings.filterwarnings("ignore", module="pytorch_lightning")
         warnings.filterwarnings("ignore", module="lightning_fabric")
@@ -160,9 +181,7 @@ def _fit(module: SelectorModule, data: RootDataModule, folder: Path, config: Tra
             enable_model_summary=False,
         )
         trainer.fit(module, datamodule=data, ckpt_path=last if last.exists() else None, weights_only=True)
-    for logger in loggers:
-        if isinstance(logger, WandbLogger) and _leads():
-            logger.experiment.finish()
+    return loggers
 
 
 def _callbacks(folder: Path, config: TrainConfig) -> list[Callback]:

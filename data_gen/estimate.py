@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from selector.config import EMBEDDED_TARGET, ActionSpaceConfig, Config, PairConfig
-from selector.engine.hub import config_file
 from selector.errors import UserError
 from selector.features import SCALARS
+from selector.hub import config_file
 from selector.shipped import find
 from selector.trees.expansion import ActionSpace
 

@@ -125,7 +125,8 @@ def bench_decode(
 ) -> int:
     """Measure, print the answer and the table; 1 when `require_speedup` is not met or nothing could be compared.
 
-    Without checkpoints and static trees, the selectors beside the configured draft are measured.
+    Without checkpoints and static trees, the selectors beside the configured draft are measured. The pair is the one
+    that the first checkpoint names, or the configured one where that is another than the default.
     """
     fixed_tree(config.decode.policy)
     get_verifier(verifier)
@@ -145,10 +146,11 @@ def bench_decode(
         raise UserError(f"checkpoint names {str(twice)!r} twice: give each folder once.")
     if not folders and not expansions:
         raise UserError("checkpoint and static are empty: name a selector's checkpoint or an expansion to measure.")
-    checkpoints = [SelectorCheckpoint.load(folder) for folder in folders]
+    checkpoints = [SelectorCheckpoint.from_pretrained(folder) for folder in folders]
     warp = shared_warp(checkpoints)
     times = LatencyProfile.load(profile) if profile else None
-    pair, console = load_pair(config.pair), Console()
+    named = checkpoints[0].config.models.given_to(config.pair) if checkpoints else config.pair
+    pair, console = load_pair(named), Console()
     for loaded in checkpoints:
         loaded.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
     times = bench_times(times, pair, checkpoints, config)

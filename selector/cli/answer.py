@@ -22,7 +22,7 @@ def build_decoder(
 ) -> Decoder:
     """The decoder of `ddte decode`: a checkpoint's selector, or a fixed expansion with its verifier."""
     console = Console(stderr=True)
-    selector = SelectorCheckpoint.load(checkpoint)
+    selector = SelectorCheckpoint.from_pretrained(checkpoint)
     times = LatencyProfile.load(profile) if isinstance(profile, Path) else profile
     console.print("Loading the models ...")
     decoder = Decoder.with_selector(

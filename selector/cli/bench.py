@@ -33,8 +33,9 @@ def decode(
     The exit code is 1 when nothing could be compared, and when the speed-up that is required is not met.
 
     Args:
-        checkpoint: a selector's checkpoint folder or a list of them, measured beside their best static trees (default,
-            where no static tree is given either: those that lie beside the configured draft).
+        checkpoint: a selector's checkpoint folder, or user/name of the hub, or a list of them, measured beside their
+            best static trees (default, where no static tree is given either: those that lie beside the configured
+            draft).
         static: static trees to measure, each (K, L1, L2).
         verifier: verifier of these static trees.
         profile: this machine's pass times (default: measured once, and kept in the user's cache).

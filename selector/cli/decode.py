@@ -23,7 +23,8 @@ def decode(
     """Decode one prompt with a checkpoint, streaming text and ending with statistics; or many, to a file.
 
     Args:
-        checkpoint: a checkpoint folder of `ddte export` (default: the shipped one of the embedded pair).
+        checkpoint: a checkpoint folder of `ddte export`, or user/name of the hub (default: the shipped one of the
+            embedded pair).
         prompt: the user's message.
         prompts: JSONL file of prompts, or `-` for lines of standard input; needs OUT.
         out: JSONL file of answers; an interrupted one goes on.
@@ -50,7 +51,9 @@ def decode(
 def _shipped(pair: PairConfig) -> Path:
     """The shipped selector, named on standard error. Raises UserError for another pair than it was trained for."""
     if (pair.target, pair.draft) != (PairConfig.target, PairConfig.draft):
-        raise UserError("checkpoint is left out: give a folder of `ddte export`; the shipped ones are of another pair.")
+        raise UserError(
+            "checkpoint is left out: give a folder of `ddte export` or user/name; shipped ones are of another pair."
+        )
     print(f"No checkpoint given: decoding with the shipped selector, --checkpoint {SELECTOR}", file=sys.stderr)
     return Path(SELECTOR)
 

@@ -92,7 +92,7 @@ class Decoder:
         For `profile` and `head` see `with_selector`. Raises UserError when the folder is not a checkpoint, or was
         trained for another pair.
         """
-        checkpoint = SelectorCheckpoint.load(folder)
+        checkpoint = SelectorCheckpoint.from_pretrained(folder)
         given = PairConfig(target=target, draft=draft, dtype=dtype, device=device)
         return cls.with_selector(load_pair(checkpoint.config.models.given_to(given)), checkpoint, profile, head)
 

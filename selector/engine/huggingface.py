@@ -20,11 +20,11 @@ from selector.config import EMBEDDED_TARGET, PairConfig
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.early_exit import is_early_exit, load_draft, reads_target
 from selector.engine.embedded import embedded_folder, quiet
-from selector.engine.hub import find_model
 from selector.engine.naming import pair_names
 from selector.engine.prompts import encode_chat
 from selector.engine.reading_draft import ReadingDraft
 from selector.errors import UserError, first_line
+from selector.hub import find_model
 from selector.pair_names import PairNames
 from selector.shipped import find
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from transformers import PreTrainedModel
 
 from selector.config import EMBEDDED_TARGET, PairConfig
-from selector.engine.hub import card_facts, find_model, read_card
 from selector.errors import UserError
+from selector.hub import card_facts, find_model, read_card
 from selector.pair_names import EMBEDDED, UNKNOWN, ModelName, PairNames
 from selector.shipped import find, lasting
 

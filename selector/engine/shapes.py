@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from selector.engine.early_exit import is_early_exit
-from selector.engine.hub import find_model
 from selector.engine.huggingface import DAMAGED, check_folder
 from selector.errors import UserError, first_line
+from selector.hub import find_model
 from selector.shipped import find
 
 EMBEDDED_ROWS = 256

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selector.errors import UserError, first_line
+from selector.hub import find_model
 from selector.network.checkpoint_config import CheckpointConfig
 from selector.network.hub_code import FOLDER
 from selector.pair_names import licence_keys
@@ -29,15 +30,17 @@ def is_repository(name: str) -> bool:
 
 
 def fetch(name: str, revision: str | None) -> Path:
-    """The folder of a repository's checkpoint in the hub's cache. Raises UserError where the hub has none to give."""
+    """The folder of a repository's checkpoint in the hub's cache. Raises UserError where neither has one to give."""
     from huggingface_hub import snapshot_download
 
+    found = find_model("checkpoint", name, revision or "")
+    assert found is not None  # no folder
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES)))
+        return Path(snapshot_download(name, allow_patterns=list(FILES), **found.options))
     except (OSError, ValueError) as error:
         raise UserError(
-            f"checkpoint is {name!r}: no such folder, and it cannot be had from the hub ({first_line(error)}); give a "
-            "folder of `ddte export`, or user/name of a repository."
+            f"checkpoint is {name!r}, whose files cannot be had from the hub ({first_line(error)}): try again, or give "
+            "a folder of `ddte export`."
         ) from None
 
 

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, dynamic_module_utils
 
 from selector.engine.huggingface import Pair, load_pair
 from selector.errors import UserError
+from selector.hub import find_model
 from tests.support.disk_pair import save_pair
 from tests.support.untrained import untrained_selector
 
@@ -87,6 +88,7 @@ def test_a_repository_of_the_hub(pair: Pair, model: Any, tmp_path: Path, monkeyp
     """From the hub's own cache, without a hub."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    find_model.cache_clear()
     files = tmp_path / "cache" / "models--me--selector"
     (files / "refs").mkdir(parents=True)
     (files / "refs" / "main").write_text(COMMIT)

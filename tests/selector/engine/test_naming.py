@@ -12,9 +12,9 @@ from huggingface_hub import HfApi
 from transformers import PreTrainedModel
 
 from selector.config import PairConfig
-from selector.engine.hub import card_facts, find_model, read_card
 from selector.engine.huggingface import load_pair
 from selector.engine.naming import pair_names
+from selector.hub import card_facts, find_model, read_card
 from selector.pair_names import EMBEDDED, ModelName, PairNames
 from tests.support.disk_pair import save_pair
 

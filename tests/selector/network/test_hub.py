@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
@@ -13,11 +14,13 @@ import torch
 from huggingface_hub import ModelCard
 
 from selector.errors import UserError
+from selector.hub import find_model
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.network.hub import is_repository
 from selector.pair_names import ModelName, PairNames
 from selector.shipped import SELECTOR, find
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 MODELS = ["HuggingFaceTB/SmolLM2-135M-Instruct", "me/draft"]
 
 
@@ -36,15 +39,24 @@ class Hub:
         assert kept == {path for path in folder_path.rglob("*") if path.is_file()}
         shutil.copytree(folder_path, self.folder / repo_id)
 
-    def snapshot_download(self, repo_id: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+    def model_info(self, repo_id: str, *, revision: str | None, timeout: float) -> SimpleNamespace:
         self.calls.append((repo_id, revision))
         if not (self.folder / repo_id).is_dir():
+            raise ConnectionError(f"no {repo_id}\nand more lines")
+        return SimpleNamespace(sha=COMMIT, card_data=None)
+
+    def snapshot_download(
+        self, repo_id: str, *, revision: str, local_files_only: bool, allow_patterns: list[str]
+    ) -> str:
+        assert (revision, local_files_only) == (COMMIT, False)
+        if (self.folder / repo_id / "gone").exists():
             raise huggingface_hub.errors.LocalEntryNotFoundError(f"no {repo_id}\nand more lines")
         return str(self.folder / repo_id)
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    find_model.cache_clear()
     hub = Hub(tmp_path / "hub")
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: hub)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", hub.snapshot_download)
@@ -109,8 +121,12 @@ def test_a_folder_is_never_asked_for_at_the_hub(hub: Hub, tmp_path: Path, monkey
 
 
 def test_what_the_hub_does_not_give_is_one_sentence(hub: Hub) -> None:
-    with pytest.raises(UserError, match=r"^checkpoint is 'me/absent': .*\(no me/absent\).*export`.*\.$"):
+    with pytest.raises(UserError, match=r"^checkpoint is 'me/absent': .*\(no me/absent\).*give a folder\.$"):
         SelectorCheckpoint.from_pretrained("me/absent")
+    assert hub.calls == [("me/absent", None)]
+    (hub.folder / "me" / "half" / "gone").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"^checkpoint is 'me/half', whose files .*\(no me/half\).*export`\.$"):
+        SelectorCheckpoint.from_pretrained("me/half")
 
 
 REFUSALS = [PermissionError("log in first"), ValueError("a name"), RuntimeError("no network")]

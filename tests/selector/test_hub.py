@@ -11,8 +11,8 @@ import pytest
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
+from selector import hub
 from selector.config import PairConfig
-from selector.engine import hub
 from selector.engine.huggingface import load_pair
 from selector.errors import UserError
 

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub: one short question says which commit to read, and whether the cache must do."""
+"""Repositories of the Hugging Face hub: one short question says which commit to read, and whether the cache must do."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def find_model(field: str, source: str, revision: str = "") -> HubModel | None:
         info = HfApi().model_info(source, revision=revision or None, timeout=TIMEOUT)
     except (GatedRepoError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError) as error:
         message = f"{field} is {_place(source, revision)!r}, which the hub does not give ({first_line(error)}): give a"
-        raise UserError(f"{message} model folder, or a hub id that you may read (`hf auth login`).") from None
+        raise UserError(f"{message} folder, or a hub id that you may read (`hf auth login`).") from None
     except Exception as error:  # a proxy's answer, no network, HF_HUB_OFFLINE: no class in common
         return _cached_model(field, source, revision, error)
     return HubModel(str(info.sha), False, *card_facts(info.card_data or {}))
@@ -94,7 +94,7 @@ def _cached_model(field: str, source: str, revision: str, error: Exception) -> H
     path = try_to_load_from_cache(source, CONFIG, revision=revision or None)
     if not isinstance(path, str):
         message = f"{field} is {_place(source, revision)!r}: it is no folder, the hub cannot be reached"
-        raise UserError(f"{message} ({first_line(error)}), and the cache has no copy; connect, or give a model folder.")
+        raise UserError(f"{message} ({first_line(error)}), and the cache has no copy; connect, or give a folder.")
     folder = Path(path).parent
     return HubModel(folder.name, True, *card_facts(read_card(folder)))
 

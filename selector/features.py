@@ -31,7 +31,40 @@ SCALARS: tuple[str, ...] = (
     "context_length",
     "temperature",
     "top_p",
+    "copy_match_length",
+    "copy_places",
+    "copy_agreement",
+    "copy_recent",
+    "copy_distance",
+    "copy_in_prompt",
+    "copy_draft_probability",
 )
+MATCH = "copy_match_length"
+DRAFTED_SCALARS = SCALARS[: SCALARS.index(MATCH)]  # all that data sets and selectors of earlier versions know
+
+
+class Match(NamedTuple):
+    """The last tokens of a text, found earlier in it.
+
+    Attributes:
+        length: how many tokens are equal, 1 or more.
+        start: index of the token after the latest earlier place, from which a copy is made.
+        token: the token there, the first of a copy.
+        distance: how many tokens ago that was: a copy of more tokens repeats itself with this period.
+        places: earlier places of these tokens.
+        agreeing: those of them that `token` follows, 1 or more.
+        in_prompt: whether the token at `start` lies in the prompt.
+        recent: share of the latest tokens that a copy would have got right, later ones weighing more.
+    """
+
+    length: int
+    start: int
+    token: int
+    distance: int
+    places: int
+    agreeing: int
+    in_prompt: bool
+    recent: float
 
 
 @dataclass
@@ -43,7 +76,8 @@ class RootFeatures:
         draft_hidden_prev, draft_hidden_root: `[d_draft]`, the draft's at prev and at the root token.
         scalars: `[len(SCALARS)]`, entropies and divergences in nats. `draft_confidence_root` is the draft's largest
             probability at temperature 1; it and the entropy there still tell roots apart where a low temperature
-            leaves every warped distribution with one token.
+            leaves every warped distribution with one token. The last seven tell what could be copied (see
+            `copy_scalars`).
     """
 
     target_hidden: Float[Tensor, " d_target"]
@@ -95,12 +129,14 @@ def root_features(
     target_hidden_size: int,
     context_length: int,
     sampling: Sampling,
+    match: Match | None = None,
+    support: Int[Tensor, " columns"] | None = None,
 ) -> RootFeatures:
-    """Features of a root from both models' distributions and hidden states.
+    """Features of a root from both models' distributions and hidden states, and from what could be copied.
 
     `previous` is None for a one-token context, whose features of prev are zeros. `draft_probs` (warped) and
     `draft_logits` are the draft's at the root, `[columns]`, over its own tokens; `draft_hidden [d_draft]` is its hidden
-    state there. `context_length` counts the tokens before the root token.
+    state there. `context_length` counts the tokens before the root token; `support [columns]` as for `copy_scalars`.
     """
     root = _array(draft_probs)
     entropies, distances = [0.0, 0.0, -float(root @ _log(root))], [0.0, 0.0, 0.0]
@@ -111,13 +147,42 @@ def root_features(
         target_hidden, draft_hidden_prev = previous.target_hidden.float().cpu(), previous.draft_hidden.float().cpu()
         entropies[:2], distances = _compare(previous.target, _array(previous.draft_probs))
     setting = float(context_length), sampling.temperature, sampling.top_p
-    scalars = [*entropies, *distances, *_unwarped(_array(draft_logits)), *setting]
+    copy = copy_scalars(match, draft_logits, support)
+    scalars = [*entropies, *distances, *_unwarped(_array(draft_logits)), *setting, *copy]
     return RootFeatures(
         target_hidden=target_hidden,
         draft_hidden_prev=draft_hidden_prev,
         draft_hidden_root=draft_hidden.float().cpu(),
         scalars=torch.from_numpy(np.array(scalars, np.float32)),
     )
+
+
+def copy_scalars(
+    match: Match | None, draft_logits: Float[Tensor, " columns"], support: Int[Tensor, " columns"] | None
+) -> list[float]:
+    """What is known of a copy at a root, in the order of `SCALARS`; zeros without a match.
+
+    `draft_logits [columns]` are the draft's at the root, over its own tokens `support [columns]` (all of them if None).
+    Its probability of the copied token is at temperature 1, as `draft_confidence_root` is.
+    """
+    if match is None:
+        return [0.0] * (len(SCALARS) - len(DRAFTED_SCALARS))
+    agreement, distance = match.agreeing / match.places, math.log(match.distance)
+    probability = _probability(_array(draft_logits), support, match.token)
+    length, places, in_prompt = map(float, (match.length, match.places, match.in_prompt))
+    return [length, places, agreement, match.recent, distance, in_prompt, probability]
+
+
+def _probability(logits: Array, support: Tensor | None, token: int) -> float:
+    """`softmax(logits)` at a token, 0 at one that has no column."""
+    column = token
+    if support is not None:
+        column = min(int(torch.searchsorted(support, token)), len(support) - 1)
+        if int(support[column]) != token:
+            return 0.0
+    shifted: Any = logits - logits.max()
+    weights: Any = shifted.exp() if isinstance(shifted, Tensor) else np.exp(shifted)
+    return float(weights[column] / weights.sum())
 
 
 def _compare(target: TargetProbs, draft: Array) -> tuple[list[float], list[float]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 
+import torch
 from torch import Tensor
 
+from data_gen.labelling.copied_chain import CopiedChain, add_chains
 from selector.trees.expansion import Expansion
 from selector.trees.nodes import Nodes
 from selector.trees.super_tree_view import Drawing
@@ -69,19 +70,30 @@ class Forest:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def drawings(self, target_probs: Tensor) -> list[Drawing]:
+    def drawings(
+        self, target_probs: Tensor, chains: Sequence[CopiedChain | None] = (), depth: int = 0
+    ) -> list[Drawing]:
         """All super-trees, which share their nodes and distributions; `target_probs` is `[inner nodes, vocab]`.
 
-        A drawing's inner nodes come first, as their distributions do, then the others.
+        A drawing's inner nodes come first, as their distributions do; then those of `chains`, what could be copied at
+        each root, down to `depth`, where only the target has distributions; then the others.
         """
-        without = count(len(self.draft_probs))
-        place = [row if row >= 0 else next(without) for row in self.rows]
-        parents, tokens = [-1] * len(self), [0] * len(self)
-        for node, parent in enumerate(self.parents):
-            parents[place[node]] = place[parent] if parent >= 0 else -1
-            tokens[place[node]] = self.tokens[node]
-        nodes = Nodes(NodeDistributions(target_probs, self.draft_probs, self.support), parents, tokens)
-        return [Drawing(nodes, *self.paths(tree, place), self.limits) for tree in range(len(self.trunks))]
+        trie = add_chains(self.parents, self.tokens, self.rows, chains, depth)
+        scored = [*self.inner, *trie.scored]
+        order = dict.fromkeys([*scored, *range(len(trie.tokens))])
+        place = {node: number for number, node in enumerate(order)}
+        parents, tokens = [-1] * len(place), [0] * len(place)
+        for node, (parent, token) in enumerate(zip(trie.parents, trie.tokens, strict=True)):
+            parents[place[node]], tokens[place[node]] = place.get(parent, -1), token
+        if trie.scored:
+            target_probs = torch.cat([target_probs, torch.stack(list(trie.scored.values()))])
+        distributions = NodeDistributions(target_probs, self.draft_probs, self.support)
+        nodes = Nodes(distributions, parents, tokens, [place[node] for node in range(len(self), len(place))])
+        copied = [[place[node] for node in chain] for chain in trie.chains]
+        return [
+            Drawing(nodes, *self.paths(tree, place), self.limits, copied[path.root] if copied else ())
+            for tree, path in enumerate(self.trunks)
+        ]
 
     def paths(self, tree: int, number: Mapping[int, int] | Sequence[int]) -> tuple[list[int], list[list[list[int]]]]:
         """Trunk and branches of a super-tree (see `Drawing`), with `number` of each of the forest's nodes."""

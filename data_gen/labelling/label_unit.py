@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
+from data_gen.labelling.copied_chain import CopiedChain
+from data_gen.labelling.copies import with_copies
 from data_gen.labelling.draft_forest import draw_forest, inner_nodes
 from data_gen.labelling.forest import Forest
 from data_gen.labelling.trajectory import TextRoot, Trajectory
@@ -19,7 +21,8 @@ from selector.distributions import refuse_undefined, warp
 from selector.engine.drafting import DraftRoot, start_roots
 from selector.engine.language_model import LanguageModel
 from selector.engine.reading_draft import read, reads_target
-from selector.features import Previous, RootFeatures, read_target
+from selector.engine.text_index import TextIndex
+from selector.features import Match, Previous, RootFeatures, read_target
 from selector.trees.efficiency import label_drawing
 from selector.trees.expansion import ActionSpace
 
@@ -57,6 +60,7 @@ def label_unit(
             draft.extend(text, range(-1, len(text) - 1), last_rows=1)
             draft.keep(range(len(text)))
     records: list[RootRecord] = []
+    index = TextIndex(prompt_tokens)
     count = chunk_size(config.num_samples * inner_nodes(space.limits) + config.root_every)
     while True:
         with stopwatch.section("trajectory"):
@@ -71,13 +75,18 @@ def label_unit(
             seeds = [unit.seed(f"trees at {root.position}") for root in roots]
             forest = draw_forest(draft, starts, space.limits, config.num_samples, unit.draft_sampling, seeds)
             draft.keep(range(starts[-1].row))  # without the last root token, which the next root's features need
+        copies = [find_copy(index, trajectory.tokens, root.index + 1, space) for root in roots]
         with stopwatch.section("target"):
             target_probs = score_forest(trajectory, forest, roots)
+            chains = score_chains(trajectory, forest, roots, [tokens for _, tokens in copies])
             trajectory.commit()
         with stopwatch.section("features"):
-            features = [_features(trajectory, draft, *pair) for pair in zip(roots, starts, strict=True)]
+            features = [
+                _features(trajectory, draft, root, start, match)
+                for root, start, (match, _) in zip(roots, starts, copies, strict=True)
+            ]
         with stopwatch.section("labels"):
-            samples = label_forest(forest, target_probs, space, config.verifiers)
+            samples = label_forest(forest, target_probs, space, config.verifiers, chains)
         for place, root in enumerate(roots):
             own = slice(place * config.num_samples, (place + 1) * config.num_samples)
             labels = {name: values[own] for name, values in samples.items()}
@@ -112,22 +121,62 @@ def score_forest(trajectory: Trajectory, forest: Forest, roots: Sequence[TextRoo
     return probs
 
 
+def find_copy(
+    index: TextIndex, text: Sequence[int], length: int, space: ActionSpace
+) -> tuple[Match | None, tuple[int, ...]]:
+    """What could be copied after the first `length` tokens of `text`: the match, and tokens for the longest copy."""
+    index.append(text[len(index) : length])
+    match = index.match()
+    return match, tuple(index.copy(max(space.copied))) if match and space.copied else ()
+
+
+def score_chains(
+    trajectory: Trajectory, forest: Forest, roots: Sequence[TextRoot], chains: Sequence[tuple[int, ...]]
+) -> list[CopiedChain | None]:
+    """The target's distributions along what could be copied at each root; the rows stay pending behind the forest's."""
+    target = trajectory.target
+    scored: list[CopiedChain | None] = []
+    row = len(trajectory.tokens) - 1 - target.length + len(forest.inner) - len(roots)
+    for root, chain in zip(roots, chains, strict=True):
+        if not chain:
+            scored.append(None)
+            continue
+        probs, above = root.probs[None], root.index - target.length
+        if len(chain) > 1:
+            tokens = torch.tensor(chain[:-1], device=target.device)
+            parents = [above, *range(row, row + len(tokens) - 1)]
+            probs = torch.cat([probs, warp(target.extend(tokens, parents).logits, trajectory.sampling)])
+            refuse_undefined(probs, "target")
+            row += len(tokens)
+        scored.append(CopiedChain(chain, probs))
+    return scored
+
+
 def label_forest(
-    forest: Forest, target_probs: Tensor, space: ActionSpace, verifiers: Sequence[str]
+    forest: Forest,
+    target_probs: Tensor,
+    space: ActionSpace,
+    verifiers: Sequence[str],
+    chains: Sequence[CopiedChain | None] = (),
 ) -> dict[str, Tensor]:
-    """Per verifier `[super-trees, actions]`, float64: each super-tree's estimate of `E[tau + 1]`."""
+    """Per verifier `[super-trees, actions]`, float64: each super-tree's estimate of `E[tau + 1]`.
+
+    `chains`: what could be copied at each root; needed where the space has copies.
+    """
     labels: dict[str, list[Tensor]] = {name: [] for name in verifiers}
-    root = 0
-    for drawing in forest.drawings(target_probs):
+    root, depth = 0, max((tree.max_depth for tree in space.beside), default=0)
+    for drawing in forest.drawings(target_probs, chains, depth):
         if drawing.trunk[0] != root:
             root = drawing.trunk[0]
             drawing.distributions.forget()  # super-trees below one root share many nodes, those of two roots none
         for name, values in label_drawing(drawing, space, verifiers).items():
-            labels[name].append(values)
+            labels[name].append(with_copies(values, drawing, chains[root], space, name) if space.copies else values)
     return {name: torch.stack(values) for name, values in labels.items()}
 
 
-def _features(trajectory: Trajectory, draft: LanguageModel, root: TextRoot, start: DraftRoot) -> RootFeatures:
+def _features(
+    trajectory: Trajectory, draft: LanguageModel, root: TextRoot, start: DraftRoot, match: Match | None
+) -> RootFeatures:
     previous = None
     if root.prev_probs is not None and root.prev_hidden is not None:
         previous = Previous(
@@ -136,7 +185,7 @@ def _features(trajectory: Trajectory, draft: LanguageModel, root: TextRoot, star
             target_hidden=root.prev_hidden,
             draft_hidden=start.hidden[0],
         )
-    return start.features(previous, trajectory.target.hidden_size, root.index, trajectory.sampling)
+    return start.features(previous, trajectory.target.hidden_size, root.index, trajectory.sampling, match)
 
 
 def _record(unit: WorkUnit, root: TextRoot, features: RootFeatures, samples: dict[str, Tensor]) -> RootRecord:

@@ -14,7 +14,7 @@ from torch import Tensor
 from selector.dataset.manifest import Manifest
 from selector.dataset.parquet import column, matrix, numbers, read_shards
 from selector.errors import UserError
-from selector.features import HIDDEN
+from selector.features import HIDDEN, MATCH
 
 TOLERANCE = 1e-3
 SURE = 5  # standard errors over roots that a mean may lie above its bound: labels are unbiased, not bounded
@@ -46,6 +46,17 @@ class RootDataset:
 
     def __len__(self) -> int:
         return len(self.prompt_ids)
+
+    @property
+    def match_length(self) -> Tensor:
+        """`[N]`: length of the earlier match of the text's last tokens; 0 where nothing can be copied."""
+        names = self.manifest.scalars
+        return self.scalars[:, names.index(MATCH)] if MATCH in names else torch.zeros(len(self))
+
+    @property
+    def matched(self) -> Tensor:
+        """`[N]`, bool: roots where something can be copied."""
+        return self.match_length > 0
 
     def mean_efficiency(self, verifier: str) -> Tensor:
         """`[N, A]`: label over all samples."""

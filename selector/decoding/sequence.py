@@ -93,7 +93,7 @@ class SpeculativeSequence:
             target = read_target(self._target_prev[0], self.draft.support)
         root = self._start()
         previous_models = self._previous(root, target)
-        return root.features(previous_models, self.target.hidden_size, self.context_length, self.sampling)
+        return root.features(previous_models, self.target.hidden_size, self.context_length, self.sampling, None)
 
     @torch.inference_mode()
     def step(self, expansion: Expansion, verifier: Verifier) -> Committed:

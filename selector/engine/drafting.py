@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selector.distributions import Sampling, draw, undefined, warp
 from selector.engine.language_model import LanguageModel
-from selector.features import Previous, RootFeatures, root_features
+from selector.features import Match, Previous, RootFeatures, root_features
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Expansion
 from selector.trees.topology import Topology
@@ -26,6 +26,7 @@ class DraftRoot:
         probs: `[rows, columns]`: the draft's warped distributions over its own columns; the last row is the root's, and
             when the pass covered the token before the root token too, the row before is that token's.
         logits, hidden: `[rows, columns]` and `[rows, hidden_size]`, likewise.
+        support: `[columns]`, the tokens of the columns; None when they are the vocabulary.
     """
 
     token: int
@@ -33,9 +34,15 @@ class DraftRoot:
     probs: Tensor
     logits: Tensor
     hidden: Tensor
+    support: Tensor | None
 
     def features(
-        self, previous: Previous | None, target_hidden_size: int, context_length: int, sampling: Sampling
+        self,
+        previous: Previous | None,
+        target_hidden_size: int,
+        context_length: int,
+        sampling: Sampling,
+        match: Match | None,
     ) -> RootFeatures:
         """Features of the root after `context_length` tokens; see `root_features`."""
         return root_features(
@@ -46,6 +53,8 @@ class DraftRoot:
             target_hidden_size=target_hidden_size,
             context_length=context_length,
             sampling=sampling,
+            match=match,
+            support=self.support,
         )
 
 
@@ -66,9 +75,10 @@ def start_roots(
     logits, hidden = scores.logits[places], scores.hidden[places]
     blocks = warp(logits, sampling), logits, hidden
     ends = [used.index(root) + 1 for root in rows]
+    cut = [tuple(block[max(0, end - 2) : end] for block in blocks) for end in ends]
     return [
-        DraftRoot(int(tokens[root]), root, *(block[max(0, end - 2) : end] for block in blocks))
-        for root, end in zip(rows, ends, strict=True)
+        DraftRoot(int(tokens[root]), root, probs, logits, hidden, draft.support)
+        for root, (probs, logits, hidden) in zip(rows, cut, strict=True)
     ]
 
 

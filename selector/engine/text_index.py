@@ -9,29 +9,11 @@ microseconds, and a token 0.5 kB (two shared cores, AVX2).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from selector.features import Match
 
 LONGEST = 32  # tokens of a match that are counted
-
-
-class Match(NamedTuple):
-    """The last tokens of a text, found earlier in it.
-
-    Attributes:
-        length: how many tokens are equal, 1 to `LONGEST`.
-        start: index of the token after the latest earlier place, from which a copy is made.
-        distance: how many tokens ago that was: a copy of more tokens repeats itself with this period.
-        places: earlier places of these tokens.
-        agreeing: those of them that the same token follows.
-        in_prompt: whether the token at `start` lies in the prompt.
-    """
-
-    length: int
-    start: int
-    distance: int
-    places: int
-    agreeing: int
-    in_prompt: bool
+MEMORY = 1 / 8  # weight of the latest token in the share of tokens that a copy got right
 
 
 class TextIndex:
@@ -50,7 +32,11 @@ class TextIndex:
         self._whole = 0  # the state of the whole text
         self._state, self._matched = 0, 0  # of its longest suffix that has another place, of `LONGEST + 1` at most
         self._indexed = 0
+        self._recent = 0.0
         self._earlier = 0, -1  # places and the latest of them before the last token was indexed
+
+    def __len__(self) -> int:
+        return len(self.tokens)
 
     def append(self, tokens: Sequence[int]) -> None:
         """More text."""
@@ -66,9 +52,16 @@ class TextIndex:
         places, latest = self._earlier
         start = latest + 1
         following = self._next[state][self.tokens[start]]
-        length = min(self._matched, LONGEST)
-        distance = len(self.tokens) - start
-        return Match(length, start, distance, places, self._places[following], start < self._prompt)
+        return Match(
+            length=min(self._matched, LONGEST),
+            start=start,
+            token=self.tokens[start],
+            distance=len(self.tokens) - start,
+            places=places,
+            agreeing=self._places[following],
+            in_prompt=start < self._prompt,
+            recent=self._recent,
+        )
 
     def copy(self, length: int) -> list[int]:
         """`length` tokens from the match on, running into themselves where it is nearer than that; none without one."""
@@ -83,6 +76,9 @@ class TextIndex:
         return link if self._matched > LONGEST and self._length[link] == LONGEST else self._state
 
     def _index(self, token: int) -> None:
+        if self._longest():
+            copied = self.tokens[self._earlier[1] + 1]
+            self._recent += MEMORY * ((copied == token) - self._recent)
         whole = self._add({}, self._length[self._whole] + 1, 0, 1, self._indexed)
         state = self._whole
         while state >= 0 and token not in self._next[state]:

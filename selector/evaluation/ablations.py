@@ -116,6 +116,7 @@ class Learner:
         """The best static trees that it is compared with are chosen on all training prompts of a fold."""
         self.verifier, self.roots = verifier, build_roots(dataset, verifier, profile)
         self.labels, self.errors = dataset.mean_efficiency(verifier), dataset.standard_error[verifier]
+        self.matched = dataset.matched
         self.times, self.prompts = torch.from_numpy(self.roots.selector_times), torch.from_numpy(self.roots.prompts)
         actions = np.empty(len(self.roots), np.int64)
         for fold in whole:
@@ -130,7 +131,7 @@ class Learner:
             deviation = label_deviation(self.labels, self.errors, train)[train]
             fit_weights(
                 fold.network, fold.encoded * used, self.labels[train], deviation,
-                self.times[train].float(), self.prompts[train],
+                self.times[train].float(), self.prompts[train], self.matched[train],
             )  # fmt: skip
             with torch.inference_mode():
                 prediction = fold.network(fold.inputs)

@@ -19,6 +19,7 @@ METRICS = (
     "ratio_to_best_static_per_setting",
     "ratio_to_best_root_branching",
     "ratio_to_best_verifier_static",
+    "ratio_to_best_copy_rule",
     "block_efficiency",
     "gap_recovered",
 )
@@ -59,7 +60,12 @@ class PolicyScores:
         return percentile_interval(1 / steps.mean(), draws, self.level)
 
     def ratio(self, policy: str, baseline: str, other: PolicyScores | None = None) -> Interval:
-        """Throughput over that of a baseline, of this verifier or of an`other`, on the same resamples."""
+        """Throughput over that of a baseline, of this verifier or of an`other`, on the same resamples.
+
+        Undefined where there is no such baseline, as the copy rule where nothing is copied.
+        """
+        if baseline not in (other or self).rates:
+            return Interval(None, None, None)
         (value, draws), (base, base_draws) = self.rates[policy], (other or self).rates[baseline]
         return percentile_interval(value / base, draws / base_draws, self.level)
 
@@ -91,6 +97,7 @@ def metric_rows(scores: PolicyScores, best_verifier: PolicyScores) -> list[dict[
             "ratio_to_best_static_per_setting": scores.ratio(policy, "best_static_per_setting"),
             "ratio_to_best_root_branching": scores.ratio(policy, "best_root_branching"),
             "ratio_to_best_verifier_static": scores.ratio(policy, "best_static", best_verifier),
+            "ratio_to_best_copy_rule": scores.ratio(policy, "best_copy_rule"),
             "block_efficiency": scores.block_efficiency(policy),
             "gap_recovered": scores.gap_recovered(policy),
         }

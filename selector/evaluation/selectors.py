@@ -11,6 +11,7 @@ from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint, best_actions
 from selector.network.checkpoint_config import HEADS, Head
+from selector.network.network import Prediction
 from selector.offline.baselines import PolicyResult, score_policy
 from selector.offline.labelled_roots import LabelledRoots
 from selector.statistics import Floats
@@ -39,7 +40,7 @@ def selector_outcomes(
 
     Returns:
         outcomes: `selector`, each checkpoint by the head that was better in its validation, then by each head all of
-            them: `selector_policy` and `selector_regressor`.
+            them: `selector_policy` and `selector_regressor`; where it may copy, also `selector_drafted`, which may not.
         predicted: `E[tau + 1]` as the first checkpoint predicts it, `[roots, actions]`.
     """
     context, times = dataset.context_length.double(), torch.from_numpy(roots.selector_times)
@@ -52,4 +53,9 @@ def selector_outcomes(
             best_actions(prediction, times, head).numpy() for prediction, head in zip(predictions, own, strict=True)
         ]
         outcomes[policy] = score_policy(roots, np.stack(chosen), roots.selector_times)
+    if roots.space.copies:
+        drafted = len(roots.space.drafted)
+        parts = [Prediction(*(part[..., :drafted] for part in prediction)) for prediction in predictions]
+        chosen = [best_actions(part, times[:, :drafted], "regressor").numpy() for part in parts]
+        outcomes["selector_drafted"] = score_policy(roots, np.stack(chosen), roots.selector_times)
     return outcomes, predictions[0].efficiency.double().numpy()

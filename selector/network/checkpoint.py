@@ -142,7 +142,8 @@ class SelectorCheckpoint:
 
         Hidden states are rounded to float16 first, as the data set stores them.
         """
-        policy, scalars = (head or self.config.default_head) == "policy", features.scalars
+        policy = (head or self.config.default_head) == "policy"
+        scalars = features.scalars[: self.network.shape.num_scalars]
         if self._single is not None:
             predict = self._single.policy_logits if policy else self._single.efficiency
             states = [getattr(features, name).numpy() for name in self._single.hidden]

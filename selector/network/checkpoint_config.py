@@ -9,7 +9,7 @@ from typing import Any, Literal
 from selector.artifacts import parse, read_json
 from selector.config import check_draft_warp
 from selector.errors import UserError
-from selector.features import SCALARS
+from selector.features import DRAFTED_SCALARS, SCALARS
 from selector.latency import LatencyProfile
 from selector.network.network import NetworkShape
 from selector.pair_names import PairNames
@@ -73,7 +73,8 @@ class CheckpointConfig:
         if isinstance(data, dict) and data.get("schema") in (NAMES_ALONE, DRAFTED_ONLY, WITHOUT_MODELS):
             data = data | {"models": asdict(PairNames.of(data.get("models"))), "schema": SCHEMA}
         config = parse(cls, data, (SCHEMA,), path, REMEDY)
-        if config.scalars != list(SCALARS) or config.shape.num_scalars != len(SCALARS):
+        known = list(SCALARS), list(DRAFTED_SCALARS)  # earlier versions could not copy
+        if config.scalars not in known or config.shape.num_scalars != len(config.scalars):
             reason = f"scalars are {config.scalars!r}, not the {len(SCALARS)} that this version computes"
             raise UserError(f"file '{path}' is damaged ({reason}): {REMEDY}.")
         if any(len(config.sampling_range.get(name, ())) != 2 for name in ("temperature", "top_p")):

@@ -13,15 +13,14 @@ from torch import Tensor, nn
 
 from selector.artifacts import Size
 from selector.config import Limits
-from selector.features import HIDDEN, SCALARS
+from selector.features import HIDDEN, MATCH, SCALARS
 from selector.trees.expansion import ActionSpace
 
 STANDARD_LIMIT = 5.0
 LATENCY_SCALARS = 2
-SETTING_SCALARS = 3
-BLOCKS = (*HIDDEN, "uncertainty_prev", "uncertainty_root", "setting", "latency")
-ROOT_SCALARS = [place for place, name in enumerate(SCALARS) if name.endswith("_root")]
-INPUTS = {"all": BLOCKS, "root": ("draft_hidden_root", "uncertainty_root", "setting", "latency")}
+SETTING = ("context_length", "temperature", "top_p")
+BLOCKS = (*HIDDEN, "uncertainty_prev", "uncertainty_root", "setting", "copy", "latency")
+INPUTS = {"all": BLOCKS, "root": ("draft_hidden_root", "uncertainty_root", "setting", "copy", "latency")}
 SMALLEST_COMPONENT = 1e-3
 SHARPNESS = 20.0
 Array = TypeVar("Array", bound=Any)  # a tensor or a numpy array
@@ -39,6 +38,7 @@ class NetworkShape:
         hidden_sizes: of the MLP body.
         dropout: in the body.
         inputs: `all` blocks of features, or those of the `root`, which cost half as much at decoding.
+        mixed: whether the verifier takes trees that are drafted beside a copied chain.
     """
 
     target_hidden: Size
@@ -49,6 +49,7 @@ class NetworkShape:
     hidden_sizes: tuple[Size, Size] = (512, 32)
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
     inputs: Literal["all", "root"] = "all"
+    mixed: bool = True
 
     @property
     def blocks(self) -> tuple[str, ...]:
@@ -88,6 +89,36 @@ def standardised(values: Array, mean: Array, scale: Array) -> Array:
     """`values [..., S]` in deviations `scale [S]` from the `mean [S]` of training, clipped."""
     deviations: Array = (values - mean) / scale
     return clipped(deviations)
+
+
+@dataclass(frozen=True)
+class Available:
+    """Which actions a root has: a copy needs an earlier match, and a mixed tree a verifier that takes it.
+
+    What is not to be had is predicted as its drafted part, which decoding would take in its place.
+
+    Attributes:
+        always, matched: of each action, whether a root without a match has it, and one with a match, `[actions]`.
+        parts: the drafted part of each action, `[actions]`.
+    """
+
+    always: Any
+    matched: Any
+    parts: Any
+
+    def of(self, values: Array, match: Array, numerics: ModuleType = torch) -> Array:
+        """`values [..., actions]` of what roots have; `match [..., 1]` is above 0 where there is an earlier match."""
+        found: Array = numerics.where(self.always | ((match > 0) & self.matched), values, values[..., self.parts])
+        return found
+
+
+def available(shape: NetworkShape) -> Available:
+    """The actions of a network's space."""
+    space = ActionSpace(*shape.action_space)
+    drafted = [True] * len(space.drafted)
+    always = torch.tensor(drafted + [False] * len(space.copies))
+    matched = torch.tensor(drafted + [shape.mixed or not copy.beside for copy in space.copies])
+    return Available(always, matched, torch.tensor(space.drafted_parts))
 
 
 class Standardise(nn.Module):
@@ -171,15 +202,16 @@ class RootEncoder(nn.Module):
 
 
 def scalar_blocks(count: int) -> dict[str, list[int]]:
-    """Columns of the four kinds of scalars among `count`, in the order of `features.SCALARS`, latency ones last."""
-    latency = count - LATENCY_SCALARS
-    setting = max(latency - SETTING_SCALARS, 0)
-    return {
-        "uncertainty_prev": [column for column in range(setting) if column not in ROOT_SCALARS],
-        "uncertainty_root": [column for column in range(setting) if column in ROOT_SCALARS],
-        "setting": [*range(setting, latency)],
-        "latency": [*range(latency, count)],
-    }
+    """Columns of each kind of scalars among `count`: the first of `features.SCALARS`, and the latency ones last."""
+    known = count - LATENCY_SCALARS
+    blocks: dict[str, list[int]] = {name: [] for name in BLOCKS[len(HIDDEN) :]}
+    for column, name in enumerate(SCALARS[:known]):
+        kind = "uncertainty_root" if name.endswith("_root") else "uncertainty_prev"
+        if name in SETTING or name.startswith("copy_"):
+            kind = "setting" if name in SETTING else "copy"
+        blocks[kind].append(column)
+    blocks["latency"] = [*range(known, count)]
+    return blocks
 
 
 def curves(scalars: Array, numerics: ModuleType = torch) -> Array:
@@ -208,6 +240,9 @@ class SelectorNetwork(nn.Module):
     mean_efficiency: Tensor
     prices: Tensor
     longest: Tensor
+    always: Tensor
+    matched: Tensor
+    parts: Tensor
 
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
@@ -227,6 +262,8 @@ class SelectorNetwork(nn.Module):
         self.register_buffer("mean_efficiency", torch.ones(len(space)))
         self.register_buffer("prices", torch.zeros(len(space)))
         self.register_buffer("longest", longest, persistent=False)
+        for name, values in vars(available(shape)).items():
+            self.register_buffer(name, values, persistent=False)
 
     def set_linear(self, weight: Num[Tensor, "actions width"], bias: Num[Tensor, " actions"]) -> None:
         """Copy weights and constants of the linear model."""
@@ -238,7 +275,16 @@ class SelectorNetwork(nn.Module):
         body = self.body(encoded)
         linear = self.linear_bias + encoded @ self.linear_weight.T
         efficiency = (linear + self.regressor(body)).clamp(min=1).minimum(self.longest)
-        return Prediction(SHARPNESS * (linear - self.prices) + self.policy(body), efficiency, self.mean_efficiency)
+        logits = SHARPNESS * (linear - self.prices) + self.policy(body)
+        here, match = Available(self.always, self.matched, self.parts), matches(inputs.scalars)
+        return Prediction(here.of(logits, match), here.of(efficiency, match), self.mean_efficiency)
+
+
+def matches(scalars: Array) -> Array:
+    """Match lengths `[..., 1]` among the network's scalars `[..., S]`; zeros where it reads none."""
+    column = SCALARS.index(MATCH)
+    found: Array = scalars[..., column : column + 1] if scalars.shape[-1] > len(SCALARS) else 0 * scalars[..., :1]
+    return found
 
 
 def zero_linear(inputs: int, outputs: int) -> nn.Linear:

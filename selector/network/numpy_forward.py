@@ -9,9 +9,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from selector.features import FLOAT16_MAX, HIDDEN, SCALARS
+from selector.features import FLOAT16_MAX, HIDDEN, MATCH, SCALARS
 from selector.latency import LatencyProfile, latency_scalars
-from selector.network.network import SHARPNESS, Components, SelectorNetwork, clipped, curves, standardised
+from selector.network.network import (
+    SHARPNESS,
+    Available,
+    Components,
+    SelectorNetwork,
+    clipped,
+    curves,
+    standardised,
+)
 
 Floats = NDArray[np.float32]
 CONTEXT = SCALARS.index("context_length")
@@ -39,6 +47,8 @@ class SingleRoot:
         self._states = [np.concatenate([getattr(part, name).numpy() for part in parts]) for name in ("mean", "scale")]
         self._scalars = [getattr(network.encoder.scalars, name).numpy() for name in ("mean", "scale")]
         self._weight, self._bias = network.linear_weight[:, columns].numpy(), network.linear_bias.numpy()
+        self._available = Available(network.always.numpy(), network.matched.numpy(), network.parts.numpy())
+        self._match = SCALARS.index(MATCH) if network.shape.num_scalars == len(SCALARS) else None
         self._prices, self._longest = network.prices.numpy(), network.longest.numpy()
         # flat past the longest context of the profile
         self._latency = latency_scalars(torch.arange(profile.contexts[-1] + 1), profile).numpy()
@@ -46,12 +56,16 @@ class SingleRoot:
     def policy_logits(self, states: Floats, scalars: Floats) -> Floats:
         """`[actions]`, of the states that are read (`hidden`), one behind the other, and `scalars [S]`."""
         logits: Floats = SHARPNESS * (self._linear(states, scalars) - self._prices)
-        return logits
+        return self._here(logits, scalars)
 
     def efficiency(self, states: Floats, scalars: Floats) -> Floats:
         """`[actions]`: predicted tokens of a step, from the same arguments as `policy_logits`."""
         efficiency: Floats = np.minimum(np.maximum(self._linear(states, scalars), 1), self._longest)
-        return efficiency
+        return self._here(efficiency, scalars)
+
+    def _here(self, values: Floats, scalars: Floats) -> Floats:
+        """See `Available`."""
+        return self._available.of(values, scalars[self._match], np) if self._match is not None else values
 
     def _linear(self, states: Floats, scalars: Floats) -> Floats:
         latency = self._latency[min(int(scalars[CONTEXT]), len(self._latency) - 1)]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold
 from torch import Tensor
 
-from selector.network.network import Inputs, SelectorNetwork
+from selector.network.network import Inputs, SelectorNetwork, matches
 from selector.statistics import Floats
 
 Ints = NDArray[np.int64]
@@ -45,7 +45,8 @@ def fit_linear(
 ) -> float:
     """Fit encoder and linear model on training roots, and return the ridge penalty; see `fit_weights`."""
     network.encoder.fit(inputs)
-    return fit_weights(network, network.encoder(inputs), efficiency, deviation, times, prompts)
+    matched = matches(inputs.scalars)[:, 0] > 0
+    return fit_weights(network, network.encoder(inputs), efficiency, deviation, times, prompts, matched)
 
 
 def fit_weights(
@@ -55,6 +56,7 @@ def fit_weights(
     deviation: Float[Tensor, "roots actions"],
     times: Float[Tensor, "roots actions"],
     prompts: Int[Tensor, " roots"],
+    matched: Bool[Tensor, " roots"],
 ) -> float:
     """Fit the linear model on training roots that are encoded already, and return the ridge penalty.
 
@@ -64,16 +66,34 @@ def fit_weights(
             `[N, actions]`. A root weighs by the inverse of its mean variance.
         prompts: `[N]`; the penalty with the smallest error on prompts that were left out is taken. Where features
             tell nothing, that is the largest, and the model predicts little but the mean.
+        matched: `[N]`: roots where the text has an earlier match; copies are fitted on these alone.
     """
     network.mean_efficiency.copy_(efficiency.mean(0))
     network.prices.copy_(times.mean(0) * (efficiency.mean(0) / times.mean(0)).max())
+    drafted = network.always
+    slopes, constants, penalty = _fit(encoded, efficiency[:, drafted], deviation[:, drafted], prompts)
+    weight, bias = torch.zeros_like(network.linear_weight), network.mean_efficiency.clone()
+    weight[drafted], bias[drafted] = slopes, constants
+    if not drafted.all() and bool((prompts[matched] != prompts[matched][:1]).any()):
+        rows = encoded[matched], efficiency[matched][:, ~drafted], deviation[matched][:, ~drafted], prompts[matched]
+        weight[~drafted], bias[~drafted], _ = _fit(*rows)
+    network.set_linear(weight, bias)
+    return penalty
+
+
+def _fit(
+    encoded: Float[Tensor, "roots width"],
+    efficiency: Float[Tensor, "roots actions"],
+    deviation: Float[Tensor, "roots actions"],
+    prompts: Int[Tensor, " roots"],
+) -> tuple[Float[Tensor, "actions width"], Float[Tensor, " actions"], float]:
+    """Slopes, constants and penalty of the ridge regression of some actions."""
     features, labels = encoded.double().numpy(), efficiency.double().numpy()
     weights = 1 / deviation.double().square().mean(1).numpy()
     weights /= weights.mean()
     penalty = _best_penalty(features, labels, weights, prompts.numpy())
     slopes, constants = _ridge(features, labels, weights, np.array([penalty]))
-    network.set_linear(torch.from_numpy(slopes[0].T), torch.from_numpy(constants[0]))
-    return penalty
+    return torch.from_numpy(slopes[0].T).float(), torch.from_numpy(constants[0]).float(), penalty
 
 
 def _best_penalty(features: Floats, labels: Floats, weights: Floats, prompts: Ints) -> float:

@@ -6,6 +6,7 @@ Whatever is chosen is chosen on training roots and scored on test roots; `throug
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from selector.offline.throughput import Ints, oracle_actions, throughput, token_
 from selector.statistics import Floats
 from selector.trees.expansion import ActionSpace, Expansion
 
+LONGEST_LEAST = 12  # tokens that a rule may ask to match; longer matches are mostly texts that loop
+RULE_ROUNDS = 3
 SMALL_GAP = 0.01  # of the best static tree's throughput: what choosing itself may cost, see `selector_seconds`
 
 
@@ -101,6 +104,41 @@ def root_branching(space: ActionSpace) -> Mask:
     return np.array([e.trunk_length == 0 and e.branch_length <= longest for e in space.drafted])
 
 
+class CopyRule(NamedTuple):
+    """A rule without a network: copy where the earlier match is long enough, else draft one tree.
+
+    Attributes:
+        least: shortest match that is copied, in tokens.
+        copy, tree: actions.
+    """
+
+    least: int
+    copy: int
+    tree: int
+
+    def actions(self, roots: LabelledRoots) -> Ints:
+        """`[roots]`."""
+        return np.where(roots.match >= self.least, self.copy, self.tree)
+
+
+def best_copy_rule(roots: LabelledRoots) -> CopyRule:
+    """The rule of highest throughput over `roots`, whose space has copies."""
+    rules = [_rule_from(roots, least) for least in range(1, LONGEST_LEAST + 1) if (roots.match >= least).any()]
+    return max(rules, key=lambda rule: score_policy(roots, rule.actions(roots), roots.times).throughput)
+
+
+def _rule_from(roots: LabelledRoots, least: int) -> CopyRule:
+    """The best copy and tree for one length: largest `sum (E - rate T)` at the rule's own rate (Dinkelbach 1967)."""
+    copied, drafted = roots.match >= least, len(roots.space.drafted)
+    rule = CopyRule(least, drafted, best_action(roots))
+    for _ in range(RULE_ROUNDS):
+        rate = score_policy(roots, rule.actions(roots), roots.times).throughput
+        value = roots.efficiency - rate * roots.times
+        copy = drafted + int(value[copied, drafted:].sum(0).argmax())
+        rule = CopyRule(least, copy, int(value[~copied, :drafted].sum(0).argmax()))
+    return rule
+
+
 def static_policies(train: LabelledRoots, test: LabelledRoots) -> dict[str, PolicyResult]:
     """The static policies by name, chosen on `train` and scored on `test`."""
     choices = {
@@ -109,6 +147,8 @@ def static_policies(train: LabelledRoots, test: LabelledRoots) -> dict[str, Poli
         "best_chain": np.full(len(test), best_action(train, chains(train.space))),
         "best_root_branching": np.full(len(test), best_action(train, root_branching(train.space))),
     }
+    if train.space.copies and train.match.any():
+        choices["best_copy_rule"] = best_copy_rule(train).actions(test)
     return {name: score_policy(test, actions, test.times) for name, actions in choices.items()}
 
 

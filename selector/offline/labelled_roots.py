@@ -15,6 +15,8 @@ from selector.statistics import Floats
 from selector.trees.expansion import ActionSpace
 
 Mask = NDArray[np.bool_]
+IN_PROMPT = "copy_in_prompt"
+LOOP_MATCH, LOOP_SHARE = 12, 0.2
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class LabelledRoots:
     """Roots with one verifier's labels and one profile's times.
 
     Attributes:
-        space: the labelled actions.
+        space: the labelled actions. A copy at a root without an earlier match is its drafted part, in tokens and time.
+        match: length of the earlier match at each root, 0 where nothing can be copied, `[roots]`.
         halves: expected tokens of a step with each action, from either half of the samples, `[roots, 2, actions]`.
         times: seconds of a step with each action, `[roots, actions]`; `selector_times` adds what a policy that
             looks at the root pays.
@@ -33,6 +36,7 @@ class LabelledRoots:
     """
 
     space: ActionSpace
+    match: Floats
     halves: Floats
     times: Floats
     selector_times: Floats
@@ -60,7 +64,7 @@ class LabelledRoots:
         Prompts and trajectories are numbered anew, so that a bootstrap sees only those that are there.
         """
         present, prompts = np.unique(self.prompts[rows], return_inverse=True)
-        names = ("halves", "times", "selector_times", "plain", "tasks", "settings")
+        names = ("match", "halves", "times", "selector_times", "plain", "tasks", "settings")
         return replace(
             self,
             **{name: getattr(self, name)[rows] for name in names},
@@ -79,11 +83,16 @@ def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) ->
     pairs = setting_pairs(dataset)
     setting_values = tuple(sorted(set(pairs)))
     settings = np.array([setting_values.index(pair) for pair in pairs])
+    times, selector_times = profile.action_times(context, space).numpy(), profile.selector_times(context, space).numpy()
+    unmatched, parts = ~dataset.matched.numpy(), list(space.drafted_parts)
+    for table in (times, selector_times):
+        table[unmatched] = table[unmatched][:, parts]
     return LabelledRoots(
         space=space,
+        match=dataset.match_length.double().numpy(),
         halves=dataset.efficiency[verifier].double().numpy(),
-        times=profile.action_times(context, space).numpy(),
-        selector_times=profile.selector_times(context, space).numpy(),
+        times=times,
+        selector_times=selector_times,
         plain=profile.plain_time(context).numpy(),
         prompts=prompts,
         tasks=tasks,
@@ -93,6 +102,22 @@ def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) ->
         task_names=tuple(task_names.tolist()),
         setting_values=setting_values,
     )
+
+
+def looping(dataset: RootDataset) -> Mask:
+    """`[roots]`: those of texts that loop.
+
+    A text loops where more than a fifth of its roots have an earlier match of 12 tokens or more in the answer itself;
+    long matches in the prompt are what editing and quoting are made of.
+    """
+    long = (dataset.match_length >= LOOP_MATCH).numpy()
+    if IN_PROMPT in dataset.manifest.scalars:
+        long &= (dataset.scalars[:, dataset.manifest.scalars.index(IN_PROMPT)] == 0).numpy()
+    pairs = zip(dataset.prompt_ids, setting_pairs(dataset), strict=True)
+    _, texts = np.unique([f"{prompt} {setting}" for prompt, setting in pairs], return_inverse=True)
+    shares = np.bincount(texts, weights=long) / np.bincount(texts)
+    loops: Mask = (shares > LOOP_SHARE)[texts]
+    return loops
 
 
 def setting_pairs(dataset: RootDataset) -> list[tuple[float, float]]:

@@ -64,10 +64,12 @@ class RootDataModule(pl.LightningDataModule):
         self.train_roots, self.validation_roots = roots.subset(is_train), roots.subset(~is_train)
         efficiency, static = seen.mean_efficiency(verifier), best_per_setting(self.train_roots, roots)
         rows = np.arange(len(roots))
+        deviation = label_deviation(efficiency, seen.standard_error[verifier], torch.from_numpy(is_train))
+        deviation[:, len(roots.space.drafted) :][~seen.matched] = torch.inf  # nothing to learn of copies there
         whole = Batch(
             inputs=network_inputs(seen.hidden, seen.scalars, seen.context_length.double(), profile),
             efficiency=efficiency,
-            deviation=label_deviation(efficiency, seen.standard_error[verifier], torch.from_numpy(is_train)),
+            deviation=deviation,
             times=torch.from_numpy(roots.selector_times).float(),
             base=torch.from_numpy(roots.efficiency[rows, static] / roots.times[rows, static]).float(),
         )

@@ -39,6 +39,7 @@ from selector.training.run_folder import RunFolder, open_run
 from selector.training.selection import keep_best
 from selector.training.splits import split_prompts
 from selector.training.state import WholeStates, read_state
+from selector.trees.verifiers import MIXED
 
 
 def train(
@@ -118,7 +119,7 @@ def _train_one(
     """Train, choose, log `figures` of the checkpoint, and save it."""
     pl.seed_everything(config.seed, workers=True, verbose=False)
     folder = run.verifier_folder(data.verifier)
-    module = SelectorModule(network_shape(manifest, config), config)
+    module = SelectorModule(network_shape(manifest, data.verifier, config), config)
     module.fit_statistics(data)
     network = copy.deepcopy(module.network)
     folder.mkdir(exist_ok=True)
@@ -133,8 +134,8 @@ def _train_one(
         checkpoint.save(run.selector_folder(data.verifier), model_card(checkpoint.config))
 
 
-def network_shape(manifest: Manifest, config: TrainConfig) -> NetworkShape:
-    """The shape that fits the data set."""
+def network_shape(manifest: Manifest, verifier: str, config: TrainConfig) -> NetworkShape:
+    """The shape that fits the data set and the verifier."""
     return NetworkShape(
         target_hidden=manifest.hidden_sizes["target"],
         draft_hidden=manifest.hidden_sizes["draft"],
@@ -144,6 +145,7 @@ def network_shape(manifest: Manifest, config: TrainConfig) -> NetworkShape:
         hidden_sizes=config.hidden_sizes,
         dropout=config.dropout,
         inputs=config.inputs,
+        mixed=verifier in MIXED,
     )
 
 

@@ -25,7 +25,7 @@ ESTIMATORS["traversal"] = traversal_estimates
 def label_drawing(
     drawing: Drawing, space: ActionSpace, verifiers: Sequence[str]
 ) -> dict[str, Float[Tensor, " actions"]]:
-    """For each verifier `[actions]`, float64: unbiased estimates of `E[tau + 1]`, exact in the verification.
+    """For each verifier `[drafted actions]`, float64: unbiased estimates of `E[tau + 1]`, exact in the verification.
 
     Averages over drawings converge to each action's block efficiency at this root. One drawing serves all actions, so
     that their differences are less noisy than they are themselves; drawings may share nodes, and what is computed

@@ -197,6 +197,11 @@ class ActionSpace:
         return self.drafted + self.copies
 
     @cached_property
+    def drafted_parts(self) -> tuple[int, ...]:
+        """For each action the one that is left of it where nothing can be copied: its drafted part."""
+        return (*range(len(self.drafted)), *(self.index(copy.drafted) for copy in self.copies))
+
+    @cached_property
     def _index(self) -> dict[Action, int]:
         return {expansion: action for action, expansion in enumerate(self.expansions)}
 

@@ -66,14 +66,20 @@ class Drawing:
         branches: `branches[i][j]` lists the nodes of the `j`-th branch below `trunk[i]`, without `trunk[i]`;
             `j == 0` is the trunk's own continuation. Given `trunk[i]` they are i.i.d.
         limits: largest `(K, L1, L2)`.
-        nodes: its own, parents first.
+        nodes: its own, parents first; `all_nodes` are those it lies among.
+        copied: nodes of what could be copied from the root on, in order; they need not be the drawing's own.
         distributions, parents, tokens, target, draft: as in `Nodes`.
     """
 
     def __init__(
-        self, nodes: Nodes, trunk: Sequence[int], branches: Sequence[Sequence[Sequence[int]]], limits: Expansion
+        self,
+        nodes: Nodes,
+        trunk: Sequence[int],
+        branches: Sequence[Sequence[Sequence[int]]],
+        limits: Expansion,
+        copied: Sequence[int] = (),
     ) -> None:
-        self.trunk, self.branches, self.limits, self._nodes = trunk, branches, limits, nodes
+        self.trunk, self.branches, self.limits, self.all_nodes, self.copied = trunk, branches, limits, nodes, copied
         self.nodes = sorted({*trunk, *(node for below in branches for branch in below for node in branch)})
         self.distributions, self.parents, self.tokens = nodes.distributions, nodes.parents, nodes.tokens
         self.target, self.draft = nodes.target, nodes.draft
@@ -122,7 +128,7 @@ class Drawing:
     def drafts(self) -> dict[ChildList, Drafts]:
         """All of those lists, as a solver takes them."""
         return {
-            (node, children): self._nodes.drafts(node, children)
+            (node, children): self.all_nodes.drafts(node, children)
             for node, children in dict.fromkeys(self.inner_lists + self.end_lists)
         }
 

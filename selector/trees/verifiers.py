@@ -14,6 +14,8 @@ BLOCKS = (Block("bv", FirstBranch), Block("gbv", BestRanked), Block("rbv", Ranke
 VERIFIERS: dict[str, Verifier] = {name: Walk(solver) for name, solver in SOLVERS.items()}
 VERIFIERS |= {verifier.name: verifier for verifier in (*BLOCKS, Traversal())}
 
+MIXED = frozenset({*SOLVERS, "traversal"})  # those that take trees drafted beside a copied chain
+
 
 def get_verifier(name: str) -> Verifier:
     """The verifier of that name."""

@@ -82,6 +82,7 @@ def test_scalars_are_those_of_the_textbook(share: float, known: bool, sharpness:
     expected = [
         entropy(laws[0]), entropy(laws[1]), entropy((draft / 0.6).softmax(0)), kl_divergence(*laws),
         kl_divergence(laws[1], laws[0]), l1_distance(*laws), entropy(laws[1]), laws[1].max(), 7.0, 0.6, 0.9,
+        *[0.0] * 7,
     ]  # fmt: skip
     assert features.scalars.tolist() == pytest.approx([float(value) for value in expected], rel=1e-5, abs=1e-6)
 

@@ -15,6 +15,7 @@ LABELS = {
     "best_static_per_setting": "static per setting",
     "best_chain": "best chain (K = 1)",
     "best_root_branching": "best with L1 = 0",
+    "best_copy_rule": "best copy rule",
     "ridge": "ridge",
     "ridge_scalars": "ridge (scalars)",
     "boosting": "boosted trees",
@@ -23,6 +24,7 @@ LABELS = {
     "selector": "selector",
     "selector_policy": "selector (policy)",
     "selector_regressor": "selector (regressor)",
+    "selector_drafted": "selector, no copies",
     "oracle": "oracle",
     "oracle_in_sample": "oracle, same samples",
 }

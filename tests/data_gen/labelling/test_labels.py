@@ -8,7 +8,7 @@ import torch
 
 from data_gen.labelling import draft_forest as supertree
 from data_gen.labelling.draft_forest import draw_forest
-from data_gen.labelling.label_unit import label_forest, score_forest
+from data_gen.labelling.label_unit import label_forest, score_chains, score_forest
 from data_gen.labelling.trajectory import Trajectory
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import Stopwatch
@@ -16,19 +16,21 @@ from selector.distributions import Sampling, warp
 from selector.engine.drafting import start_roots
 from selector.engine.language_model import prefill
 from selector.trees.expansion import ActionSpace, Expansion
-from selector.trees.verifiers import VERIFIERS
+from selector.trees.verifiers import MIXED, VERIFIERS
 from tests.support.exact_worlds import World
 from tests.support.forests import rows_of, super_tree
 from tests.support.super_trees import label
 from tests.support.table_model import TableModel
 
 SAMPLING = Sampling(temperature=0.9)
-SPACE = ActionSpace(3, 1, 2)
+BESIDE = Expansion(1, 0, 2), Expansion(2, 1, 1)
+SPACE = ActionSpace(3, 1, 2, copied=(1, 4), beside=BESIDE)
+EARLIER = (1, 0, 1, 3)  # what could be copied at both roots
 PROMPT = [1, 0, 2]
 FORESTS, SAMPLES = 6, 40
 STEPS = 400
 BOUND = 4.5  # standard errors
-EXPANSIONS = [Expansion(1, 0, 3), Expansion(2, 0, 2), Expansion(3, 1, 1), Expansion(2, 1, 2)]
+EXPANSIONS = [Expansion(1, 0, 3), Expansion(2, 0, 2), Expansion(3, 1, 1), Expansion(2, 1, 2), *SPACE.copies]
 
 
 def table_pair():
@@ -58,7 +60,8 @@ def draw_labels(names, forests=FORESTS, change=lambda roots: roots):
         seeds = [2 * number, 2 * number + 1]
         forest = draw_forest(draft, starts, SPACE.limits, SAMPLES, SAMPLING, seeds)
         target_laws = score_forest(trajectory, forest, change(roots))
-        drawn.append(label_forest(forest, target_laws, SPACE, names))
+        chains = score_chains(trajectory, forest, roots, [EARLIER, EARLIER])
+        drawn.append(label_forest(forest, target_laws, SPACE, names, chains))
     return {name: torch.cat([values[name].view(2, SAMPLES, -1) for values in drawn], 1) for name in names}
 
 
@@ -71,7 +74,7 @@ class TableWorld(World):
     """The table models' laws after a context."""
 
     def __init__(self, context):
-        super().__init__(4)
+        super().__init__(4, earlier=EARLIER)
         self.context, (self.target, self.draft) = context, table_pair()
 
     def law(self, kind, prefix):
@@ -91,10 +94,10 @@ def exact():
     for root in range(2):
         world = TableWorld(text[: len(PROMPT) + root])
         for expansion in EXPANSIONS:
-            means = dict.fromkeys(VERIFIERS, 0.0)
-            for weight, tree, target_probs in world.trees(expansion):
-                for name, verifier in VERIFIERS.items():
-                    means[name] += weight * float(verifier.expected_tokens(tree, target_probs))
+            means = {}
+            for name, verifier in VERIFIERS.items():
+                own = expansion.drafted if getattr(expansion, "beside", False) and name not in MIXED else expansion
+                means[name] = sum(weight * float(verifier.expected_tokens(*tree)) for weight, *tree in world.trees(own))
             for name, mean in means.items():
                 found[name].append(mean)
     return {name: torch.tensor(means).view(2, -1) for name, means in found.items()}
@@ -170,9 +173,10 @@ def test_labels_of_a_forest_are_those_of_its_super_trees():
     starts = start_both(draft, trajectory, roots)
     forest = draw_forest(draft, starts, SPACE.limits, 3, SAMPLING, [5, 6])
     target_laws = score_forest(trajectory, forest, roots)
-    together = label_forest(forest, target_laws, SPACE, list(VERIFIERS))
+    drafted = ActionSpace(*SPACE.limits)
+    together = label_forest(forest, target_laws, drafted, list(VERIFIERS))
     for number in range(6):
         tree, nodes = super_tree(forest, number)
-        alone = label(tree, rows_of(forest, target_laws, nodes), SPACE, list(VERIFIERS))
+        alone = label(tree, rows_of(forest, target_laws, nodes), drafted, list(VERIFIERS))
         for name in VERIFIERS:
             torch.testing.assert_close(together[name][number], alone[name], atol=1e-6, rtol=0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import pytest
 
-from selector.engine.text_index import LONGEST, Match, TextIndex
+from selector.engine.text_index import LONGEST, MEMORY, TextIndex
+from selector.features import Match
 
 
 def searched(text: list[int], prompt: int) -> Match | None:
@@ -25,7 +27,17 @@ def searched(text: list[int], prompt: int) -> Match | None:
     ends = [end for end, length in lengths.items() if length == longest]
     start = ends[-1] + 1
     agreeing = sum(text[end + 1] == text[start] for end in ends)
-    return Match(longest, start, len(text) - start, len(ends), agreeing, start < prompt)
+    distance = len(text) - start
+    return Match(longest, start, text[start], distance, len(ends), agreeing, start < prompt, _recent(tuple(text)))
+
+
+@cache
+def _recent(text: tuple[int, ...]) -> float:
+    """The share of tokens that a copy got right, over all places with a match."""
+    if len(text) < 2:
+        return 0.0
+    before, found = _recent(text[:-1]), searched(list(text[:-1]), 0)
+    return before if found is None else before + MEMORY * ((found.token == text[-1]) - before)
 
 
 def continued(text: list[int], start: int, length: int) -> list[int]:

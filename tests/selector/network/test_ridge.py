@@ -53,7 +53,15 @@ def test_a_column_of_zeros_gets_no_weight():
     encoded = network.encoder(inputs)
     kept = torch.ones(SHAPE.width)
     kept[2 * SHAPE.components : 3 * SHAPE.components] = 0  # the draft's state at the root
-    fit_weights(network, encoded * kept, labels, torch.full_like(labels, 0.1), TIMES, torch.arange(600) // 8)
+    fit_weights(
+        network,
+        encoded * kept,
+        labels,
+        torch.full_like(labels, 0.1),
+        TIMES,
+        torch.arange(600) // 8,
+        torch.zeros(600).bool(),
+    )
     assert network.linear_weight[:, kept == 0].abs().max() < 1e-12
     predicted = network.linear_bias + encoded @ network.linear_weight.T
     error = (predicted - truth).square().mean()

@@ -23,6 +23,7 @@ def roots_by_hand(trajectories: list[int], settings: list[tuple[float, float]] |
     values = settings or [(1.0, 1.0)] * 3
     names = tuple(sorted(set(values)))
     return LabelledRoots(
+        match=np.zeros(3),
         space=ActionSpace(1, 1, 0), halves=np.stack([EFFICIENCY, EFFICIENCY], 1), times=TIMES, selector_times=TIMES,
         plain=np.ones(3), prompts=np.arange(3), tasks=np.zeros(3, np.int64),
         settings=np.array([names.index(value) for value in values]), trajectories=np.array(trajectories),

@@ -39,7 +39,7 @@ def test_configurations(path: Path) -> None:
     config = Config(**{name: sections[name] for name in SECTIONS})
     limits = config.action_space.limits
     space = ActionSpace(*limits)
-    assert max(expansion.num_branches for expansion in space.expansions) == limits[0]
+    assert max(expansion.num_branches for expansion in space.drafted) == limits[0]
     for verifier in {*config.generate.verifiers, *config.train.verifiers}:
         assert get_verifier(verifier).name == verifier
     assert set(config.train.verifiers) <= set(config.generate.verifiers)

@@ -22,6 +22,15 @@ from tests.support.tiny_models import disturbed, tiny_llama
 torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def own_cache(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pass times of tiny pairs are kept for a session and no longer; slow tests take the user's unpacked target."""
+    if request.node.get_closest_marker("slow") is None:
+        monkeypatch.setenv("DDTE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
 @pytest.fixture(scope="session")
 def target_llama() -> PreTrainedModel:
     return tiny_llama()

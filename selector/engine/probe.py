@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicCache
 
 from selector.engine.forward import OwnForward
 from selector.engine.language_model import Scores
-from selector.errors import UserError
+from selector.errors import UserError, first_line
 
 #      0 -+- 1 --- 2
 #         +- 3 --- (4)      row 4 comes after the path 0, 3 is kept
@@ -69,8 +69,8 @@ def _refused(name: str) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
-        raise _unfit(name, f"a pass over a tree fails with {reason}") from error
+        reason = f"a pass over a tree fails with {type(error).__name__}: {first_line(error)}"
+        raise _unfit(name, reason) from error
 
 
 def _unfit(name: str, reason: str) -> UserError:

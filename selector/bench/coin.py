@@ -19,10 +19,10 @@ from selector.decoding.policies import Policy, RootView
 from selector.decoding.stats import SECTIONS
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair
-from selector.features import RootFeatures
+from selector.features import Match, RootFeatures
 from selector.latency import LatencyProfile
 from selector.trees.draft_tree import DraftTree
-from selector.trees.expansion import Expansion
+from selector.trees.expansion import Action
 from selector.trees.verifier import Verification, Verifier
 
 DECODING = tuple(name for name in SECTIONS if name != "prefill")
@@ -42,18 +42,18 @@ class StepRecord(NamedTuple):
 
     Attributes:
         prompt, setting, arm: indices.
-        expansion: the tree that was drawn.
+        expansion: the action that was taken.
         tokens: tokens committed, those past an end token included.
         expected: their expectation given the drawn tree, which has the same mean and less noise.
         seconds: `[sections]` by `DECODING`, without the prompt's passes.
         charge: seconds to add: the draft's first pass also runs tokens that earlier steps left to it, while a step
-            answers for what it leaves itself. Differences of the profile's draft passes.
+            answers for what it leaves itself, unless its arm never drafts. Differences of the profile's draft passes.
     """
 
     prompt: int
     setting: int
     arm: int
-    expansion: Expansion
+    expansion: Action
     tokens: int
     expected: float
     seconds: tuple[float, ...]
@@ -71,6 +71,16 @@ class WatchedRoot:
         """Tokens before the root token."""
         return self._root.context_length
 
+    @property
+    def match(self) -> Match | None:
+        """Where the last tokens stood before."""
+        return self._root.match
+
+    @property
+    def lag(self) -> int:
+        """Tokens before the root token that the draft lacks."""
+        return self._root.lag
+
     def features(self, previous: bool = True) -> RootFeatures:
         """The root's features."""
         self.asked = True
@@ -84,16 +94,22 @@ class Coin:
 
     def __init__(self, arms: Sequence[StepArm], seed: int) -> None:
         self._arms, self._random = arms, random.Random(seed)
-        self.arm, self.drafts, self.context = 0, False, 0
+        self.arm, self.drafts, self.context, self.lag = 0, False, 0, 0
         self._scored: tuple[DraftTree, Tensor] | None = None
 
-    def choose(self, root: RootView) -> Expansion:
-        """The expansion of the arm that the coin draws."""
+    def choose(self, root: RootView) -> Action:
+        """The action of the arm that the coin draws."""
         self.arm = self._random.randrange(len(self._arms))
-        watched = WatchedRoot(root)
-        expansion = self._arms[self.arm].policy.choose(watched)
-        self.drafts, self.context = watched.asked or expansion.max_depth > 0, root.context_length
-        return expansion
+        self.root = WatchedRoot(root)
+        self.context, self.lag = root.context_length, root.lag
+        action = self._arms[self.arm].policy.choose(self.root)
+        self.drafts = self.root.asked or action.drafted.max_depth > 0
+        return action
+
+    @property
+    def drafts_at_times(self) -> bool:
+        """Whether the arm may draft at another root."""
+        return any(action.drafted.max_depth > 0 for action in getattr(self._arms[self.arm].policy, "actions", ()))
 
     def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
         """The outcome that the arm's verifier samples; the scored tree is kept for `expected`."""
@@ -156,19 +172,20 @@ def coin_text(
     coin, ending = Coin(arms, seed), OpenEnd(max_new_tokens, pair.end_ids)
     decoder = Decoder(pair, coin, coin, draft_warp)
     before = dict.fromkeys(SECTIONS, 0.0)
-    ready, lag = False, 0  # whether the draft has run the prompt; tokens that it lacks before the root token
+    ready = False  # whether the draft has run the prompt
     for step in decoder.steps(prompt, ending, sampling, seed):
         seconds = tuple(step.stats.seconds[name] - before[name] for name in DECODING)
         before = dict(step.stats.seconds)
-        expansion, charge, first = step.expansion, 0.0, coin.drafts and not ready
+        charge, first = 0.0, coin.drafts and not ready
         if coin.drafts:
-            left = int(0 < expansion.max_depth == len(step.tokens) - 1)
-            charge = _draft_seconds(profile, coin.context, 1 + left) - _draft_seconds(profile, coin.context, 1 + lag)
-            ready, lag = True, left
-        else:
-            lag += 1
+            charge = _draft_seconds(profile, coin.context, 1 + coin.root.lag)
+            charge -= _draft_seconds(profile, coin.context, 1 + coin.lag)
+            ready = True
+        elif coin.drafts_at_times:
+            charge = _draft_seconds(profile, coin.context, 1 + len(step.tokens))
+            charge -= _draft_seconds(profile, coin.context, 1)
         if not first:
-            yield StepRecord(*place, coin.arm, expansion, len(step.tokens), coin.expected(), seconds, charge)
+            yield StepRecord(*place, coin.arm, step.expansion, len(step.tokens), coin.expected(), seconds, charge)
 
 
 def _draft_seconds(profile: LatencyProfile, context: int, rows: int) -> float:

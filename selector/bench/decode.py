@@ -20,14 +20,13 @@ from selector.bench.step_arms import NO_DRAFTING, shared_warp, shipped_checkpoin
 from selector.bench.texts import PLAIN, TextArm, text_arms, write_text
 from selector.config import Config, DecodeConfig
 from selector.decoding.pass_times import FOREIGN, foreign_times, machine_profile
-from selector.decoding.policies import fixed_tree
+from selector.decoding.policies import fixed_policy, parse_policy
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
 from selector.errors import UserError
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.statistics import as_text
-from selector.trees.expansion import Expansion
 from selector.trees.verifiers import get_verifier
 
 DISORDER = 1.05  # above it a sentence says that other work took the machine's time
@@ -125,10 +124,10 @@ def bench_decode(
 ) -> int:
     """Measure, print the answer and the table; 1 when `require_speedup` is not met or nothing could be compared.
 
-    Without checkpoints and static trees, the selectors beside the configured draft are measured. The pair is the one
-    that the first checkpoint names, or the configured one where that is another than the default.
+    Without checkpoints and `static` policies, the selectors beside the configured draft are measured. The pair is the
+    one that the first checkpoint names, or the configured one where that is another than the default.
     """
-    fixed_tree(config.decode.policy)
+    fixed_policy(config.decode.policy)
     get_verifier(verifier)
     for name, count in (("steps", steps), ("texts", texts)):
         if count < 1:
@@ -139,13 +138,13 @@ def bench_decode(
         check_file("json", json)
     chosen = load_prompts(list(prompts), prompts_per_task)
     samplings = bench_settings(settings, config.decode)
-    expansions = [Expansion.parse(text) for text in static]
-    folders = list(checkpoint) or ([] if expansions else shipped_checkpoints(config.pair.draft))
+    policies = [parse_policy(text) for text in static]
+    folders = list(checkpoint) or ([] if policies else shipped_checkpoints(config.pair.draft))
     twice = next((folder for folder in folders if folders.count(folder) > 1), None)
     if twice is not None:
         raise UserError(f"checkpoint names {str(twice)!r} twice: give each folder once.")
-    if not folders and not expansions:
-        raise UserError("checkpoint and static are empty: name a selector's checkpoint or an expansion to measure.")
+    if not folders and not policies:
+        raise UserError("checkpoint and static are empty: name a selector's checkpoint or a tree to measure.")
     checkpoints = [SelectorCheckpoint.from_pretrained(folder) for folder in folders]
     warp = shared_warp(checkpoints)
     times = LatencyProfile.load(profile) if profile else None
@@ -154,7 +153,7 @@ def bench_decode(
     for loaded in checkpoints:
         loaded.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
     times = bench_times(times, pair, checkpoints, config)
-    arms = step_arms(folders, checkpoints, expansions, verifier, times, config.decode.policy)
+    arms = step_arms(folders, checkpoints, policies, verifier, times, config.decode.policy)
     ids = rendered(chosen, pair.tokenizer, config.generate.chat_template, config.decode.seed)
     bench = DecodeBench(
         pair, arms, text_arms(pair, assisted, prompt_lookup), ids, samplings, times, draft_warp=warp,

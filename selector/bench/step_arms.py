@@ -8,7 +8,8 @@ from typing import Any
 
 from selector.artifacts import read_json
 from selector.bench.coin import StepArm
-from selector.decoding.policies import FixedPolicy, SelectorPolicy, fixed_tree
+from selector.decoding.checks import check_action
+from selector.decoding.policies import FixedPolicy, MatchRule, SelectorPolicy, fixed_policy
 from selector.errors import UserError
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
@@ -23,32 +24,38 @@ NO_DRAFTING = "no drafting"
 def step_arms(
     folders: Sequence[Path],
     checkpoints: Sequence[SelectorCheckpoint],
-    expansions: Sequence[Expansion],
+    policies: Sequence[FixedPolicy | MatchRule],
     verifier: str,
     profile: LatencyProfile,
     policy: str = "auto",
 ) -> list[StepArm]:
-    """No drafting, then each checkpoint's selector and best static tree, then the expansions asked for.
+    """No drafting, then each checkpoint's selector and best static tree, then the policies asked for.
 
     A selector is measured itself, also where it did not pay in training and decoding runs its static tree, which its
-    name then says; `policy` is its head, or a tree that stands in its place. Checkpoints that share a verifier carry
-    their `folders` in their names.
+    name then says; `policy` is its head, or an action or a rule that stands in its place. Checkpoints that share a
+    verifier carry their `folders` in their names.
     """
-    tree = fixed_tree(policy)
+    fixed = fixed_policy(policy)
     arms = [StepArm(NO_DRAFTING, get_verifier(verifier), FixedPolicy((1, 0, 0)))]
     for name, checkpoint in zip(arm_names(folders, checkpoints), checkpoints, strict=True):
         own, static = get_verifier(checkpoint.config.verifier), Expansion(*checkpoint.config.best_static)
         opponent = f"{name} static {static}"
-        if tree is None:
+        if fixed is None:
             unpaid = " (did not pay in training)" * (policy == "auto" and not checkpoint.beats_static)
             chosen = f"{name} selector{unpaid}" if policy == "auto" else f"{name} selector's {policy} head"
             arms.append(StepArm(chosen, own, SelectorPolicy(checkpoint, profile, policy), opponent))
-        elif tree != static:
-            arms.append(StepArm(f"{name} static {tree}", own, FixedPolicy(tree), opponent))
+        elif fixed.actions != (static,):
+            arms.append(StepArm(f"{name} {_title(fixed)}", own, fixed, opponent))
         arms.append(StepArm(opponent, own, FixedPolicy(static)))
-    for expansion in expansions:
-        arms.append(StepArm(f"{verifier} static {expansion}", get_verifier(verifier), FixedPolicy(expansion)))
+    arms += [StepArm(f"{verifier} {_title(asked)}", get_verifier(verifier), asked) for asked in policies]
+    for arm in arms:
+        for action in getattr(arm.policy, "actions", ()):
+            check_action(arm.verifier, action)
     return list({arm.name: arm for arm in reversed(arms)}.values())[::-1]
+
+
+def _title(policy: FixedPolicy | MatchRule) -> str:
+    return f"static {policy.expansion}" if isinstance(policy, FixedPolicy) else f"rule {policy}"
 
 
 def arm_names(folders: Sequence[Path], checkpoints: Sequence[SelectorCheckpoint]) -> list[str]:

@@ -36,8 +36,8 @@ def decode(
         checkpoint: a selector's checkpoint folder, or user/name of the hub, or a list of them, measured beside their
             best static trees (default, where no static tree is given either: those that lie beside the configured
             draft).
-        static: static trees to measure, each (K, L1, L2).
-        verifier: verifier of these static trees.
+        static: what to measure without a selector, each a tree (K, L1, L2), a copy, or a rule, as decode.policy takes.
+        verifier: verifier of these.
         profile: this machine's pass times (default: measured once, and kept in the user's cache).
         prompts: `builtin`, JSONL files or hub sets (default: `builtin`).
         prompts_per_task: prompts of each task; 0 takes all.

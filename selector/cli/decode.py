@@ -32,9 +32,9 @@ def decode(
             of the `checkpoint`, or a file of `ddte profile`.
     """
     from selector.cli import answer
-    from selector.decoding.policies import fixed_tree
+    from selector.decoding.policies import fixed_policy
 
-    fixed_tree(decode.policy)
+    fixed_policy(decode.policy)
     if (prompt is None) == (prompts is None):
         raise UserError("prompt and prompts: give one of the two, a text or a file of prompts.")
     if prompts is not None:

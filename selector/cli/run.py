@@ -31,7 +31,7 @@ from selector.config import EMBEDDED_TARGET, Config
 from selector.dataset.dataset import RootDataset
 from selector.decoding.decoder import Decoder
 from selector.decoding.pass_times import measure_undisturbed
-from selector.decoding.policies import fixed_tree
+from selector.decoding.policies import fixed_policy
 from selector.decoding.profiling import measure_profile
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, check_placement, load_pair
@@ -181,7 +181,7 @@ def _check_stages(config: Config) -> None:
         if verifier not in labelled:
             raise UserError(f"train.verifiers has {verifier!r}: generate.verifiers labels only {', '.join(labelled)}.")
     check_train(config.train)
-    fixed_tree(config.decode.policy)
+    fixed_policy(config.decode.policy)
     check_placement(config.pair)
 
 

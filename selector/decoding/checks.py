@@ -8,10 +8,12 @@ from numbers import Integral
 from reprlib import repr as short
 from typing import Any
 
+from selector.config import LONGEST_COPY
 from selector.distributions import Sampling
 from selector.engine.language_model import LanguageModel
 from selector.errors import UserError
-from selector.trees.expansion import Expansion
+from selector.trees.block import Block, mixed_refusal
+from selector.trees.expansion import Action, CopyExpansion, Expansion
 from selector.trees.verifier import Verifier
 
 SPECINFER_BRANCHES = 16  # its time grows with two to the number of branches
@@ -66,8 +68,13 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def check_expansion(expansion: tuple[int, ...]) -> Expansion:
-    """The canonical form of `(K, L1, L2)`."""
+def check_expansion(expansion: Action | tuple[int, ...]) -> Action:
+    """The canonical form of an action; `(K, L1, L2)` may be a plain tuple."""
+    if isinstance(expansion, CopyExpansion):
+        if not _is_whole(expansion.length) or not 1 <= expansion.length <= LONGEST_COPY:
+            raise UserError(f"length of a copy is {expansion.length!r}: give 1 to {LONGEST_COPY} tokens.")
+        drafted = check_expansion(expansion.drafted).drafted
+        return CopyExpansion(expansion.length, drafted, expansion.beside).canonical()
     whole = all(type(number) is int for number in expansion)
     if len(expansion) != 3 or not whole or expansion[0] < 1 or min(expansion) < 0:
         raise UserError(
@@ -77,10 +84,13 @@ def check_expansion(expansion: tuple[int, ...]) -> Expansion:
     return Expansion(*expansion).canonical()
 
 
-def check_branches(verifier: Verifier, expansion: Expansion) -> None:
-    """Refuse a tree on which the verifier would hardly end."""
-    if verifier.name == "specinfer" and expansion.num_branches > SPECINFER_BRANCHES:
+def check_action(verifier: Verifier, action: Action) -> None:
+    """Refuse a tree on which the verifier would hardly end, and a copied chain beside drafts where it takes none."""
+    branches = action.drafted.num_branches
+    if verifier.name == "specinfer" and branches > SPECINFER_BRANCHES:
         raise UserError(
-            f"expansion is {expansion} for verifier 'specinfer', whose time doubles with each branch: "
-            f"give K = {SPECINFER_BRANCHES} or less, not {expansion.num_branches}, or another verifier."
+            f"expansion is {action} for verifier 'specinfer', whose time doubles with each branch: "
+            f"give K = {SPECINFER_BRANCHES} or less, not {branches}, or another verifier."
         )
+    if isinstance(action, CopyExpansion) and action.beside and isinstance(verifier, Block):
+        raise UserError(mixed_refusal(verifier.name))

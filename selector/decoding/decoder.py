@@ -10,18 +10,18 @@ from typing import Literal
 import torch
 
 from selector.config import PairConfig, check_draft_warp
-from selector.decoding.checks import check_branches, check_call, check_length, check_tokens, token_ids
+from selector.decoding.checks import check_action, check_call, check_length, check_tokens, token_ids
 from selector.decoding.generation import Generation, Step
 from selector.decoding.guard import PLAIN, Guard
 from selector.decoding.pass_times import PassTimes, decoding_times
-from selector.decoding.policies import FixedPolicy, Policy, SelectorPolicy, fixed_tree
+from selector.decoding.policies import FixedPolicy, Policy, SelectorPolicy, fixed_policy
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import DecodeStats, Stopwatch
 from selector.decoding.stopping import Ending, Stopping, TextStream
 from selector.distributions import Sampling
 from selector.engine.huggingface import Pair, load_pair
 from selector.network.checkpoint import SelectorCheckpoint
-from selector.trees.expansion import Expansion
+from selector.trees.expansion import Action, CopyExpansion, Expansion
 from selector.trees.verifier import Verifier
 from selector.trees.verifiers import get_verifier
 
@@ -41,8 +41,8 @@ class Decoder:
     Args:
         pair: target and draft, as `load_pair` or `pair_with` makes them.
         verifier: the name of one, or an object with the methods of `Verifier`.
-        policy: what chooses the tree of each step: an object with a method `choose(root)`, or one tree (K, L1, L2) for
-            every step.
+        policy: what chooses the action of each step: an object with a method `choose(root)`, or one action for every
+            step, a tree (K, L1, L2) or a `CopyExpansion`.
         draft_warp: `same` as the target's, or the draft's own (temperature, top-p).
         guard: pauses speculation while pass times say that plain decoding is faster; see `Guard`.
 
@@ -63,7 +63,7 @@ class Decoder:
         self,
         pair: Pair,
         verifier: Verifier | str,
-        policy: Policy | Expansion | tuple[int, int, int],
+        policy: Policy | Action | tuple[int, int, int],
         draft_warp: DraftWarp = "same",
         guard: Guard | None = None,
     ) -> None:
@@ -72,8 +72,8 @@ class Decoder:
         self.draft_warp: DraftWarp = draft_warp
         self.verifier = get_verifier(verifier) if isinstance(verifier, str) else verifier
         self.policy: Policy = FixedPolicy(policy) if isinstance(policy, tuple) else policy
-        if isinstance(self.policy, FixedPolicy):
-            check_branches(self.verifier, self.policy.expansion)
+        for action in getattr(self.policy, "actions", ()):
+            check_action(self.verifier, action)
 
     @classmethod
     def from_checkpoint(
@@ -109,12 +109,11 @@ class Decoder:
 
         `profile` is `machine`: the checkpoint's times if they are this machine's, else those kept in the user's cache
         (`DDTE_CACHE`), measured now where there are none. Or it is `checkpoint` or a `LatencyProfile`, with a warning
-        where those are of another machine or type. `head` is one of `HEADS`, a tree (K, L1, L2) in place of the
-        selector's choice, or `auto`: then a selector that did not pay in training gives way to its best static tree,
-        which the decoder's `policy` says.
+        where those are of another machine or type. `head` is one of `HEADS`, an action or a rule in place of the
+        selector's choice (see `fixed_policy`), or `auto`: then a selector that did not pay in training gives way to its
+        best static tree, which the decoder's `policy` says.
         """
-        verifier, warp, tree = checkpoint.config.verifier, checkpoint.config.draft_warp, fixed_tree(head)
-        fixed = None if tree is None else FixedPolicy(tree)
+        verifier, warp, fixed = checkpoint.config.verifier, checkpoint.config.draft_warp, fixed_policy(head)
         if fixed is None:
             checkpoint.check_pair(pair.target.fingerprint, pair.draft.fingerprint)
             if head == "auto" and not checkpoint.beats_static:
@@ -210,19 +209,21 @@ class Decoder:
         with stopwatch.section("prefill"):
             sequence.prefill(prompt)
         while ending.finish is None:
-            expansion = self._choose(sequence, guard, ending.remaining, stats, stopwatch)
-            committed = sequence.step(expansion, self.verifier)
+            action = self._choose(sequence, guard, ending.remaining, stats, stopwatch)
+            committed = sequence.step(action, self.verifier)
             tokens = ending.accept(committed.tokens)
             stats.tokens += len(tokens)
             stats.steps += 1
             stats.accepted += len(committed.tokens) - 1
-            stats.drafted += committed.nodes - 1
-            stats.actions[expansion] += 1
+            stats.accepted_copies += committed.accepted_copies
+            stats.drafted += committed.drafted
+            stats.copied += committed.copied
+            stats.actions[action] += 1
             if committed.undrafted and not stats.undrafted:
                 warnings.warn(UNDRAFTED, RuntimeWarning, stacklevel=2)
             stats.undrafted += committed.undrafted
             stopwatch.switch("other")
-            yield Step(tokens, "", expansion, stats, ending.finish)
+            yield Step(tokens, "", action, stats, ending.finish)
             stopwatch.restart()
 
     def _choose(
@@ -232,18 +233,18 @@ class Decoder:
         remaining: int,
         stats: DecodeStats,
         stopwatch: Stopwatch,
-    ) -> Expansion:
-        """The policy's tree, cut to the tokens that are left; no tree where the guard holds it back."""
+    ) -> Action:
+        """The policy's action, cut to the tokens that are left; no tree where the guard holds it back."""
         if guard is not None and not guard.speculates(sequence.context_length):
             stats.guarded += 1
             return PLAIN
         with stopwatch.section("selector"):
-            chosen = self.policy.choose(sequence)
-        expansion = clip(chosen, remaining - 1)
-        check_branches(self.verifier, expansion)
+            chosen = sequence.available(self.policy.choose(sequence))
+        action = clip(chosen, remaining - 1)
+        check_action(self.verifier, action)
         if guard is not None:
-            guard.chosen(expansion)
-        return expansion
+            guard.chosen(action)
+        return action
 
     def _with_text(self, steps: Iterator[Step], stopping: Stopping) -> Iterator[Step]:
         stream, written = TextStream(self.pair.decode), 0
@@ -256,8 +257,12 @@ class Decoder:
             yield step
 
 
-def clip(expansion: Expansion, depth: int) -> Expansion:
+def clip(action: Action, depth: int) -> Action:
     """The part of a tree that is at most `depth` deep: the trunk is kept first."""
-    trunk = min(expansion.trunk_length, depth)
-    length = min(expansion.branch_length, depth - trunk)
-    return Expansion(expansion.num_branches, trunk, length).canonical()
+    if isinstance(action, CopyExpansion):
+        copied = min(action.length, depth)
+        drafted = clip(action.drafted, depth if action.beside else depth - copied).drafted
+        return CopyExpansion(copied, drafted, action.beside).canonical() if copied else drafted
+    trunk = min(action.trunk_length, depth)
+    length = min(action.branch_length, depth - trunk)
+    return Expansion(action.num_branches, trunk, length).canonical()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.decoding.stats import DecodeStats
-from selector.trees.expansion import Expansion
+from selector.trees.expansion import Action
 
 
 @dataclass
@@ -14,14 +14,14 @@ class Step:
 
     Attributes:
         tokens: emitted tokens; `text`: what they add to the text (it may lag behind by an incomplete character).
-        expansion: the tree that was drafted; None for the step that only ends a stream.
+        expansion: the action that was taken; None for the step that only ends a stream.
         stats: of the generation so far.
         finish: `end` (an end token), `stop` (a stop string) or `length`; None while it goes on.
     """
 
     tokens: list[int]
     text: str
-    expansion: Expansion
+    expansion: Action
     stats: DecodeStats
     finish: str | None
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 
 from selector.latency import CONTEXT_STEP, LatencyProfile
-from selector.trees.expansion import Expansion
+from selector.trees.expansion import Action, Expansion
 
 PLAIN = Expansion(1, 0, 0)
 DECAY = 63 / 64  # a step counts e times less 64 steps later
@@ -44,7 +44,7 @@ class Guard:
     def _begin(self) -> None:
         self._saved, self._spread, self._steps = 0.0, 0.0, 0
         self._pause, self._resume = PAUSES[0], 0
-        self._running: tuple[int, Expansion] | None = None
+        self._running: tuple[int, Action] | None = None
 
     def speculates(self, context_length: int) -> bool:
         """Whether the policy may choose a tree at the root after `context_length` tokens; asked once a step."""
@@ -54,11 +54,11 @@ class Guard:
         self._context = context_length
         return context_length >= self._resume
 
-    def chosen(self, expansion: Expansion) -> None:
+    def chosen(self, expansion: Action) -> None:
         """The policy's choice at the root that was asked about last."""
         self._running = self._context, expansion
 
-    def _judge(self, context_length: int, start: int, expansion: Expansion) -> None:
+    def _judge(self, context_length: int, start: int, expansion: Action) -> None:
         """Account for the step that went from `start` to `context_length`."""
         place = start // CONTEXT_STEP
         tokens = context_length - start
@@ -75,7 +75,7 @@ class Guard:
             self._pause = min(2 * self._pause, PAUSES[1])
             self._saved, self._spread, self._steps = 0.0, 0.0, 0
 
-    def _step_seconds(self, place: int, expansion: Expansion, selected: bool) -> float:
+    def _step_seconds(self, place: int, expansion: Action, selected: bool) -> float:
         context = torch.tensor([place * CONTEXT_STEP + CONTEXT_STEP // 2])
         times = self._profile.chosen_time if selected else self._profile.step_time
         return float(times(context, expansion))

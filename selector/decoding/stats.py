@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from selector.trees.expansion import Expansion
+from selector.trees.expansion import Action
 
 SECTIONS = ("prefill", "draft", "target", "verify", "cache", "selector", "other")
 
@@ -21,13 +21,14 @@ class DecodeStats:
     Attributes:
         tokens: emitted tokens; those past an end token or a stop string are not counted.
         steps: target passes after the prompt's.
-        accepted: drafted tokens accepted (the sum of `tau`); `drafted`: tree nodes scored, without the roots.
+        accepted: tokens of trees accepted (the sum of `tau`); `accepted_copies`: those of them that were copied.
+        drafted, copied: tree nodes scored, without the roots; a token that was drafted and copied is a copied one.
         guarded: steps that did not speculate because the guard held them back.
         undrafted: nodes below which nothing was drafted because the draft's logits there gave no distribution.
-        actions: how often each expansion was run, after clipping to the tokens that were left.
+        actions: how often each action was run, after clipping to the tokens that were left.
         seconds: by section. `draft` and `target` are model passes with their distributions, `verify` accepting and the
-            bonus draw, `cache` keeping the path, `selector` features and network, `other` the guard and the Python
-            around them. On an accelerator, work is counted where the program waits for it.
+            bonus draw, `cache` keeping the path, `selector` the index of the text, features and network, `other` the
+            guard and the Python around them. On an accelerator, work is counted where the program waits for it.
         policy: what chose the trees.
     """
 
@@ -37,7 +38,9 @@ class DecodeStats:
     drafted: int = 0
     guarded: int = 0
     undrafted: int = 0
-    actions: Counter[Expansion] = field(default_factory=Counter)
+    copied: int = 0
+    accepted_copies: int = 0
+    actions: Counter[Action] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SECTIONS, 0.0))
     policy: str = ""
 
@@ -57,6 +60,12 @@ class DecodeStats:
         return (self.accepted + self.steps) / self.steps if self.steps else 0.0
 
     @property
+    def sources(self) -> dict[str, int]:
+        """Committed tokens by where they come from; past an end token, too."""
+        drafted = self.accepted - self.accepted_copies
+        return {"copied": self.accepted_copies, "drafted": drafted, "target": self.steps}
+
+    @property
     def overhead_share(self) -> float:
         """Share of the time after the prompt that is not a model pass."""
         decoding = self.total_seconds - self.seconds["prefill"]
@@ -74,7 +83,9 @@ class DecodeStats:
         self.tokens += other.tokens
         self.steps += other.steps
         self.accepted += other.accepted
+        self.accepted_copies += other.accepted_copies
         self.drafted += other.drafted
+        self.copied += other.copied
         self.guarded += other.guarded
         self.undrafted += other.undrafted
         self.actions.update(other.actions)
@@ -82,14 +93,16 @@ class DecodeStats:
             self.seconds[name] += seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; actions are written `(K, L1, L2)`."""
+        """For JSON; actions are written as `parse_action` reads them."""
         return {
             "policy": self.policy,
             "tokens": self.tokens,
             "steps": self.steps,
             "tokens_per_second": self.tokens_per_second,
             "block_efficiency": self.block_efficiency,
+            "sources": self.sources,
             "drafted": self.drafted,
+            "copied": self.copied,
             "accepted": self.accepted,
             "guarded": self.guarded,
             "undrafted": self.undrafted,

@@ -82,6 +82,14 @@ def start_roots(
     ]
 
 
+def follow(draft: LanguageModel, root: DraftRoot, tokens: Sequence[int], sampling: Sampling) -> DraftRoot:
+    """Run a chain of `tokens` below a root in one pass; what the draft has at its end."""
+    ids = torch.tensor(list(tokens), device=draft.device)
+    scores = draft.extend(ids, range(root.row, root.row + len(ids)), last_rows=1)
+    blocks = warp(scores.logits, sampling), scores.logits, scores.hidden
+    return DraftRoot(int(tokens[-1]), root.row + len(ids), *blocks, root.support)
+
+
 def draft_tree(
     draft: LanguageModel, root: DraftRoot, expansion: Expansion, sampling: Sampling, generator: torch.Generator | None
 ) -> DraftTree:

@@ -135,7 +135,7 @@ class SelectorCheckpoint:
 
     def prices(self, action_times: Tensor) -> Tensor:
         """`action_prices` under the mean efficiency of training; `action_times [..., actions]` of this machine."""
-        return action_prices(self.network.mean_efficiency, action_times)
+        return action_prices(self.network.gain * self.network.mean_efficiency, action_times)
 
     def choose(self, features: RootFeatures, prices: NDArray[np.float64], head: Head | None = None) -> int:
         """The action at one root, as `best_actions`; `prices [actions]` are those of `self.prices`.
@@ -179,7 +179,8 @@ class SelectorCheckpoint:
         config = CheckpointConfig.load(folder / "config.json")
         try:
             network = SelectorNetwork(config.shape)
-            network.load_state_dict(load_tensors(folder / "model.safetensors", divisors=".scale"))
+            tensors = load_tensors(folder / "model.safetensors", divisors=".scale")
+            network.load_state_dict({"gain": torch.ones(()), **tensors})  # earlier versions had none
         except Exception as error:
             raise UserError(f"weights of {str(folder)!r} do not fit ({first_line(error)}): {REMEDY}.") from None
         card = folder / "README.md"

@@ -72,7 +72,11 @@ class Inputs(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The policy's logits and the expected tokens of a step, `[B, actions]`; their training mean, `[actions]`."""
+    """The policy's logits and the expected tokens of a step, `[B, actions]`; what prices are made of, `[actions]`.
+
+    `mean_efficiency` is the training mean times what choosing gains over the best static action: time is worth what
+    the selector itself makes of it.
+    """
 
     policy_logits: Float[Tensor, "roots actions"]
     efficiency: Float[Tensor, "roots actions"]
@@ -239,6 +243,7 @@ class SelectorNetwork(nn.Module):
     linear_bias: Tensor
     mean_efficiency: Tensor
     prices: Tensor
+    gain: Tensor
     longest: Tensor
     always: Tensor
     matched: Tensor
@@ -261,6 +266,7 @@ class SelectorNetwork(nn.Module):
         self.register_buffer("linear_bias", torch.ones(len(space)))
         self.register_buffer("mean_efficiency", torch.ones(len(space)))
         self.register_buffer("prices", torch.zeros(len(space)))
+        self.register_buffer("gain", torch.ones(()))
         self.register_buffer("longest", longest, persistent=False)
         for name, values in vars(available(shape)).items():
             self.register_buffer(name, values, persistent=False)
@@ -277,7 +283,7 @@ class SelectorNetwork(nn.Module):
         efficiency = (linear + self.regressor(body)).clamp(min=1).minimum(self.longest)
         logits = SHARPNESS * (linear - self.prices) + self.policy(body)
         here, match = Available(self.always, self.matched, self.parts), matches(inputs.scalars)
-        return Prediction(here.of(logits, match), here.of(efficiency, match), self.mean_efficiency)
+        return Prediction(here.of(logits, match), here.of(efficiency, match), self.gain * self.mean_efficiency)
 
 
 def matches(scalars: Array) -> Array:

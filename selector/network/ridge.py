@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold
 from torch import Tensor
 
-from selector.network.network import Inputs, SelectorNetwork, matches
+from selector.network.network import Available, Inputs, SelectorNetwork, matches
 from selector.statistics import Floats
 
 Ints = NDArray[np.int64]
 PENALTIES = np.logspace(1, 5, 9)
+GAINS = np.linspace(1, 2, 11)
 FOLDS = 5
 SMALLEST_SPREAD = 0.02
 
@@ -78,7 +79,29 @@ def fit_weights(
         rows = encoded[matched], efficiency[matched][:, ~drafted], deviation[matched][:, ~drafted], prompts[matched]
         weight[~drafted], bias[~drafted], _ = _fit(*rows)
     network.set_linear(weight, bias)
+    network.gain.fill_(_gain(network, encoded, efficiency, times, matched))
+    network.prices.mul_(network.gain)
     return penalty
+
+
+def _gain(
+    network: SelectorNetwork,
+    encoded: Float[Tensor, "roots width"],
+    efficiency: Float[Tensor, "roots actions"],
+    times: Float[Tensor, "roots actions"],
+    matched: Bool[Tensor, " roots"],
+) -> float:
+    """How many times the best static action's rate time is worth: that of the choices which then yield most."""
+    here = Available(network.always, network.matched, network.parts)
+    linear = network.linear_bias + encoded @ network.linear_weight.T
+    predicted = here.of(linear.clamp(min=1).minimum(network.longest), matched[:, None]).double()
+    prices = times * (efficiency.double().mean(0) / times).amax(1, keepdim=True)
+
+    def rate(gain: float) -> float:
+        chosen = (predicted - gain * prices).argmax(1, keepdim=True)
+        return float(efficiency.gather(1, chosen).sum() / times.gather(1, chosen).sum())
+
+    return float(max(GAINS, key=rate))
 
 
 def _fit(

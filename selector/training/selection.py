@@ -31,6 +31,7 @@ def keep_best(network: SelectorNetwork, trained: dict[str, Any], data: RootDataM
     """
     ridge = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     network.set_linear(torch.zeros_like(network.linear_weight), network.mean_efficiency)
+    network.gain.fill_(1.0)
     static = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     kept: Model = "static"
     state, reference = static, _best_choices(network, static, data)

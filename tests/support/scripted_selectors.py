@@ -14,6 +14,8 @@ from selector.trees.expansion import Expansion
 from tests.support.profiles import make_profile
 from tests.support.synthetic_data import SPACE, TWO_SCALARS
 
+SHAPE = NetworkShape(6, 6, len(TWO_SCALARS), tuple(SPACE.limits))
+
 
 class ScriptedNetwork(torch.nn.Module):
     """Stands for a trained network: a function from the first scalar (hard roots are above 0.5) to both heads."""
@@ -21,7 +23,7 @@ class ScriptedNetwork(torch.nn.Module):
     def __init__(self, easy: Expansion, hard: Expansion) -> None:
         super().__init__()
         self.choices = SPACE.index(easy), SPACE.index(hard)
-        self.mean_efficiency = torch.ones(len(SPACE))
+        self.mean_efficiency, self.gain, self.shape = torch.ones(len(SPACE)), torch.ones(()), SHAPE
 
     def forward(self, inputs: Inputs) -> Prediction:
         easy, hard = self.choices
@@ -33,6 +35,7 @@ class ScriptedNetwork(torch.nn.Module):
 class EvenNetwork(torch.nn.Module):
     """Predicts that half of the drafted depth is accepted, everywhere."""
 
+    gain, shape = torch.ones(()), SHAPE
     mean_efficiency = torch.tensor([1 + expansion.max_depth / 2 for expansion in SPACE.expansions])
 
     def forward(self, inputs: Inputs) -> Prediction:
@@ -49,7 +52,7 @@ def make_checkpoint(
     """A selector that takes one action at easy and one at hard roots, through either head."""
     values: dict[str, Any] = {
         "verifier": verifier,
-        "shape": NetworkShape(6, 6, len(TWO_SCALARS), tuple(SPACE.limits)),
+        "shape": SHAPE,
         "scalars": TWO_SCALARS,
         "default_head": "policy",
         "target_fingerprint": "t",

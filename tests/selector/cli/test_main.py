@@ -19,7 +19,7 @@ from selector.cli.bench import BENCHES
 from selector.cli.main import PIPE_CLOSED, VERBS, build_parser, main
 from selector.cli.parser import SECTIONS, Group
 from selector.config import Config
-from selector.decoding.policies import fixed_tree
+from selector.decoding.policies import fixed_policy
 
 CONFIG = Path(__file__).parents[3] / "configs" / "smollm2-135m.yaml"
 
@@ -289,8 +289,8 @@ def test_unknown_policy_is_named_with_the_choices(tmp_path: Path, capsys: pytest
     flags = ["--checkpoint", tmp_path, "--prompt", "Hello", "--decode.policy"]
     error = refused(capsys, "decode", *flags, "foo")
     assert "decode.policy is 'foo': choose auto, policy, regressor or a tree (K, L1, L2)" in error
-    assert fixed_tree("(2, 1, 3)") == (2, 1, 3)
-    assert fixed_tree("auto") is None
+    assert fixed_policy("(2, 1, 3)") == (2, 1, 3)
+    assert fixed_policy("auto") is None
 
 
 def test_places_of_results_are_checked_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from selector.distributions import Sampling, warp
 from selector.engine.causal_model import HuggingFaceModel
 from selector.engine.drafting import start_root
 from selector.engine.early_exit import build_early_exit
+from selector.engine.text_index import TextIndex
 from selector.features import SCALARS, Previous, RootFeatures, read_target
 from selector.trees.expansion import Expansion
 
@@ -34,7 +35,12 @@ class Recorder:
         return TREES[self.calls % len(TREES)]
 
 
-def fresh_features(target: LlamaForCausalLM, draft: LlamaForCausalLM, support: Any, text: list[int]) -> RootFeatures:
+def fresh_features(
+    target: LlamaForCausalLM, draft: LlamaForCausalLM, support: Any, text: list[int], prompt: int
+) -> RootFeatures:
+    """Features after a text whose first `prompt` tokens are the prompt, from new passes and a new index."""
+    index = TextIndex(text[:prompt])
+    index.append(text[prompt:])
     models = HuggingFaceModel(target), HuggingFaceModel(draft, support)
     root = start_root(models[1], text, SAMPLING)
     previous = None
@@ -42,7 +48,7 @@ def fresh_features(target: LlamaForCausalLM, draft: LlamaForCausalLM, support: A
         scores = models[0].extend(torch.tensor(text[:-1]), range(-1, len(text) - 2), last_rows=1)
         law = read_target(warp(scores.logits, SAMPLING)[0], support)
         previous = Previous(law, root.probs[-2], scores.hidden[0], root.hidden[-2])
-    return root.features(previous, models[0].hidden_size, len(text) - 1, SAMPLING)
+    return root.features(previous, models[0].hidden_size, len(text) - 1, SAMPLING, index.match())
 
 
 @pytest.mark.parametrize("reduced", [False, True])
@@ -59,7 +65,7 @@ def test_replay(
     text = prompt + Decoder(pair, "specinfer", recorder).generate(prompt, 30, SAMPLING).tokens
     assert len(recorder.seen) > 3
     for length, features in recorder.seen.items():
-        expected = fresh_features(target_llama, draft, support, text[: length + 1])
+        expected = fresh_features(target_llama, draft, support, text[: length + 1], len(prompt))
         for name in ("target_hidden", "draft_hidden_prev", "draft_hidden_root", "scalars"):
             torch.testing.assert_close(getattr(features, name), getattr(expected, name), atol=2e-3, rtol=2e-3)
 

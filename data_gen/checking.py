@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from selector.artifacts import read_json
+from selector.artifacts.loading import read_json
 from selector.dataset.dataset import RootDataset
 from selector.dataset.manifest import FILE_NAME, REMEDY, SCHEMA, Unit
 from selector.errors import UserError

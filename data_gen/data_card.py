@@ -10,7 +10,7 @@ from pathlib import Path
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from data_gen.work_units import WorkUnit
-from selector.artifacts import write_text
+from selector.artifacts.writing import write_text
 from selector.dataset.manifest import Manifest
 from selector.pair_names import licence_keys, shared_licence
 

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from data_gen.data_card import Contents, card_section, setting_name, write_data_card
-from selector.artifacts import atomic_write, claim_folder, sole_writer
+from selector.artifacts.claims import claim_folder, sole_writer
+from selector.artifacts.writing import atomic_write
 from selector.dataset.manifest import SCHEMA, Manifest, Unit
 from selector.dataset.parquet import checksum, is_whole
 from selector.errors import UserError

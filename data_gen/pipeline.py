@@ -20,15 +20,9 @@ from data_gen.engines.local import Engine, LocalEngine, Outcome, PairFacts
 from data_gen.estimate import estimate
 from data_gen.prompts.prompts import load_prompts
 from data_gen.work_units import WorkUnit, plan_units
-from selector.artifacts import (
-    as_json,
-    claim_folder,
-    git_revision,
-    known_settings,
-    refuse_other_run,
-    sole_writer,
-    versions,
-)
+from selector.artifacts.claims import claim_folder, known_settings, refuse_other_run, sole_writer
+from selector.artifacts.origin import git_revision, versions
+from selector.artifacts.writing import as_json
 from selector.config import Config
 from selector.dataset.manifest import FILE_NAME, SCHEMA, WITHOUT_MODELS, Manifest, Unit
 from selector.dataset.parquet import checksum, is_whole

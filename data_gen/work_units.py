@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from data_gen.prompts.prompts import Prompt
-from selector.artifacts import content_hash
+from selector.artifacts.origin import content_hash
 from selector.config import GenerateConfig
 from selector.distributions import Sampling
 from selector.trees.verifiers import get_verifier

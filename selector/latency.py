@@ -14,7 +14,10 @@ from jaxtyping import Float, Num
 from pydantic import Field
 from torch import Tensor
 
-from selector.artifacts import Size, content_hash, load, parse, refuse_other_pair, write_json
+from selector.artifacts.claims import refuse_other_pair
+from selector.artifacts.loading import Size, load, parse
+from selector.artifacts.origin import content_hash
+from selector.artifacts.writing import write_json
 from selector.errors import UserError
 from selector.provenance import Provenance, hardware_words
 from selector.shipped import find

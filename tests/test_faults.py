@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from data_gen.distillation import pipeline as distillation
 from data_gen.merging import merge
 from data_gen.pipeline import generate
-from selector.artifacts import sole_writer
+from selector.artifacts.claims import sole_writer
 from selector.cli.run import claim
 from selector.config import DistillConfig, TrainConfig
 from selector.dataset.manifest import Manifest

@@ -19,16 +19,9 @@ from data_gen.distillation.settings import check_target
 from data_gen.distillation.shards import frequent_tokens
 from data_gen.distillation.training import DEPTHS, TEMPERATURES, DraftTraining
 from data_gen.prompts.prompts import load_prompts
-from selector.artifacts import (
-    as_json,
-    atomic_write,
-    claim_folder,
-    read_json,
-    refuse_other_run,
-    sole_writer,
-    write_json,
-    write_text,
-)
+from selector.artifacts.claims import claim_folder, refuse_other_run, sole_writer
+from selector.artifacts.loading import read_json
+from selector.artifacts.writing import as_json, atomic_write, write_json, write_text
 from selector.config import Config
 from selector.distributions import Sampling
 from selector.engine.early_exit import build_early_exit, load_draft, save_draft

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from data_gen.distillation.batch_passes import BatchPasses
 from data_gen.distillation.openings import TASKS, Opening, sample_openings
 from data_gen.distillation.repeats import kept_length
-from selector.artifacts import atomic_write
+from selector.artifacts.writing import atomic_write
 from selector.distributions import Sampling, warp
 from selector.distributions import draw as draw_tokens
 from selector.engine.huggingface import end_tokens

@@ -16,7 +16,7 @@ from data_gen.distillation.losses import acceptance, cross_entropy, log_acceptan
 from data_gen.distillation.openings import TASKS
 from data_gen.distillation.shards import Batch, shard_batches
 from data_gen.distillation.unrolled import unrolled_logits
-from selector.artifacts import atomic_write
+from selector.artifacts.writing import atomic_write
 from selector.config import DistillConfig
 from selector.engine.early_exit import trained_parameters
 from selector.errors import UserError

@@ -13,7 +13,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from data_gen.prompts.prompts import load_prompts, rendered
-from selector.artifacts import check_file, write_json
+from selector.artifacts.claims import check_file
+from selector.artifacts.writing import write_json
 from selector.bench.coin import StepArm, coin_text
 from selector.bench.rates import Measured, interval_of
 from selector.bench.step_arms import NO_DRAFTING, shared_warp, shipped_checkpoints, step_arms

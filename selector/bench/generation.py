@@ -15,7 +15,8 @@ from rich.table import Table
 from data_gen.labelling.label_unit import SECTIONS, label_unit
 from data_gen.prompts.prompts import load_prompts
 from data_gen.work_units import WorkUnit, plan_units
-from selector.artifacts import check_file, write_json
+from selector.artifacts.claims import check_file
+from selector.artifacts.writing import write_json
 from selector.config import Config
 from selector.decoding.stats import Stopwatch
 from selector.engine.drafting import draft_tree, start_root

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from selector.artifacts import read_json
+from selector.artifacts.loading import read_json
 from selector.bench.coin import StepArm
 from selector.decoding.checks import check_action
 from selector.decoding.policies import FixedPolicy, MatchRule, SelectorPolicy, fixed_policy

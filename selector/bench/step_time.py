@@ -15,7 +15,8 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from data_gen.prompts.prompts import load_prompts, rendered
-from selector.artifacts import check_file, write_json
+from selector.artifacts.claims import check_file
+from selector.artifacts.writing import write_json
 from selector.config import Config
 from selector.decoding.decoder import Decoder
 from selector.decoding.stats import DecodeStats

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from selector.artifacts import check_file, write_json
+from selector.artifacts.claims import check_file
+from selector.artifacts.writing import write_json
 from selector.distributions import draw
 from selector.errors import UserError
 from selector.trees.draft_tree import DraftTree

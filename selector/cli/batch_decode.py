@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from data_gen.prompts.prompts import Prompt, load_prompts
-from selector.artifacts import sole_writer, write_bytes
+from selector.artifacts.claims import sole_writer
+from selector.artifacts.writing import write_bytes
 from selector.config import DecodeConfig
 from selector.decoding.decoder import Decoder
 from selector.distributions import Sampling

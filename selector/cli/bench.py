@@ -126,7 +126,8 @@ def efficiency(
         actions: trees to compare verifiers at, each (K, L1, L2) (default: up to four, as far as they are labelled).
         json: write the rows here as well.
     """
-    from selector.artifacts import check_file, write_json
+    from selector.artifacts.claims import check_file
+    from selector.artifacts.writing import write_json
     from selector.bench.block_efficiency import markdown, mean_efficiencies
     from selector.dataset.dataset import RootDataset
     from selector.trees.expansion import Expansion

@@ -37,7 +37,7 @@ def profile(
         shapes_of: a target by hub id, folder or config.json, in the place of `pair.target`: random models of its
             shape and of that of `pair.draft` are timed, a few layers of each, so that no weights are needed.
     """
-    from selector.artifacts import check_place
+    from selector.artifacts.claims import check_place
     from selector.cli.profile_table import print_profile
     from selector.decoding.pass_times import measure_undisturbed
     from selector.decoding.profiling import measure_profile

@@ -67,7 +67,8 @@ def _decode_prompts(
     decode: DecodeConfig,
 ) -> int:
     """Answer all `prompts` into the JSONL file `out`; exit code 1 when one of them failed."""
-    from selector.artifacts import as_json, check_file
+    from selector.artifacts.claims import check_file
+    from selector.artifacts.writing import as_json
     from selector.cli import answer
     from selector.cli.batch_decode import Answers, decode_all, read_prompts
 

@@ -18,15 +18,9 @@ from data_gen.estimate import estimate
 from data_gen.pipeline import generate
 from data_gen.prompts.prompts import load_prompts
 from data_gen.work_units import plan_units
-from selector.artifacts import (
-    as_json,
-    atomic_write,
-    claim_folder,
-    read_json,
-    refuse_other_run,
-    sole_writer,
-    write_json,
-)
+from selector.artifacts.claims import claim_folder, refuse_other_run, sole_writer
+from selector.artifacts.loading import read_json
+from selector.artifacts.writing import as_json, atomic_write, write_json
 from selector.config import EMBEDDED_TARGET, Config
 from selector.dataset.dataset import RootDataset
 from selector.decoding.decoder import Decoder

@@ -18,7 +18,7 @@ def train(data: Path, profile: Path, out: Path, train: TrainConfig) -> None:
         profile: pass times made by `ddte profile`.
         out: the run folder; an interrupted run goes on.
     """
-    from selector.artifacts import check_place
+    from selector.artifacts.claims import check_place
     from selector.latency import LatencyProfile
     from selector.training.fit import train as train_selectors
 
@@ -43,7 +43,7 @@ def evaluate(
         test_data: another data set to score on (default: held-out prompts).
         profile: another machine's pass times (default: the run's).
     """
-    from selector.artifacts import claim_folder
+    from selector.artifacts.claims import claim_folder
     from selector.dataset.dataset import RootDataset
     from selector.evaluation.console import print_rows
     from selector.evaluation.evaluate import evaluate as evaluate_selectors
@@ -88,7 +88,7 @@ def export(run: Path, out: Path, metrics: Path | None = None, hub_code: bool = F
         metrics: metrics.json of `ddte evaluate`, for the figures of the model cards.
         hub_code: add the code by which a folder works as `generate(custom_generate=FOLDER, trust_remote_code=True)`.
     """
-    from selector.artifacts import check_place
+    from selector.artifacts.claims import check_place
     from selector.training.export import export as export_run
 
     check_place("out", out)

@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from selector.artifacts import Count, complaint, content_hash, load, write_json
+from selector.artifacts.loading import Count, complaint, load
+from selector.artifacts.origin import content_hash
+from selector.artifacts.writing import write_json
 from selector.config import Limits, check_draft_warp
 from selector.errors import UserError
 from selector.pair_names import PairNames

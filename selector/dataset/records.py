@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from torch import Tensor
 
-from selector.artifacts import atomic_write
+from selector.artifacts.writing import atomic_write
 from selector.dataset.parquet import ORIGIN, list_column
 from selector.features import FLOAT16_MAX, HIDDEN, RootFeatures
 

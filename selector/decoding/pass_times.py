@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from selector.artifacts import content_hash, sole_writer
+from selector.artifacts.claims import sole_writer
+from selector.artifacts.origin import content_hash
 from selector.config import Inputs, Limits
 from selector.decoding.profiling import WIDTHS, describe_machine, machine_kind, measure_profile
 from selector.engine.embedded import cache_folder

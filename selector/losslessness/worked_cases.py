@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selector.artifacts import read_json
+from selector.artifacts.loading import read_json
 from selector.errors import UserError
 from selector.trees.draft_tree import DraftTree
 from selector.trees.topology import add_chain, build_topology, prefix_of

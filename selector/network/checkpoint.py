@@ -14,15 +14,10 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
-from selector.artifacts import (
-    atomic_write,
-    claim_folder,
-    content_hash,
-    load_tensors,
-    refuse_other_pair,
-    write_json,
-    write_text,
-)
+from selector.artifacts.claims import claim_folder, refuse_other_pair
+from selector.artifacts.loading import load_tensors
+from selector.artifacts.origin import content_hash
+from selector.artifacts.writing import atomic_write, write_json, write_text
 from selector.errors import UserError, first_line
 from selector.features import HIDDEN, SCALARS, RootFeatures
 from selector.latency import LatencyProfile, latency_scalars

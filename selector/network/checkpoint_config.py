@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from selector.artifacts import parse, read_json
+from selector.artifacts.loading import parse, read_json
 from selector.config import check_draft_warp
 from selector.errors import UserError
 from selector.features import DRAFTED_SCALARS, SCALARS

@@ -11,7 +11,7 @@ from jaxtyping import Float, Num
 from pydantic import Field
 from torch import Tensor, nn
 
-from selector.artifacts import Size
+from selector.artifacts.loading import Size
 from selector.config import Limits
 from selector.features import HIDDEN, MATCH, SCALARS
 from selector.trees.expansion import ActionSpace

@@ -7,7 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from selector.artifacts import claim_folder, git_revision, read_json, sole_writer, versions
+from selector.artifacts.claims import claim_folder, sole_writer
+from selector.artifacts.loading import read_json
+from selector.artifacts.origin import git_revision, versions
 from selector.dataset.manifest import Manifest
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint

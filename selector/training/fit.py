@@ -18,7 +18,8 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 from rich.console import Console
 
-from selector.artifacts import content_hash, sole_writer
+from selector.artifacts.claims import sole_writer
+from selector.artifacts.origin import content_hash
 from selector.config import TrainConfig
 from selector.dataset.dataset import RootDataset
 from selector.dataset.manifest import Manifest

@@ -14,15 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from selector.artifacts import (
-    as_json,
-    claim_folder,
-    git_revision,
-    load,
-    refuse_other_run,
-    versions,
-    write_json,
-)
+from selector.artifacts.claims import claim_folder, refuse_other_run
+from selector.artifacts.loading import load
+from selector.artifacts.origin import git_revision, versions
+from selector.artifacts.writing import as_json, write_json
 from selector.config import TrainConfig
 from selector.dataset.manifest import Manifest
 from selector.errors import UserError

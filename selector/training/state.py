@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from selector.artifacts import write_bytes
+from selector.artifacts.writing import write_bytes
 from selector.errors import UserError
 
 PARTS = ("state_dict", "callbacks", "optimizer_states", "loops", "epoch", "global_step")

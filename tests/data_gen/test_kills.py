@@ -12,7 +12,7 @@ from rich.console import Console
 
 from data_gen.checking import check_data_set
 from data_gen.pipeline import generate
-from selector.artifacts import as_json
+from selector.artifacts.writing import as_json
 from selector.dataset.manifest import JOURNAL, Manifest
 from tests.support.disk_pair import disk_config, rows
 

@@ -18,7 +18,7 @@ import pytest
 import ddte
 from data_gen.estimate import hidden_sizes
 from selector import shipped
-from selector.artifacts import as_json
+from selector.artifacts.writing import as_json
 from selector.bench.step_arms import shipped_checkpoints
 from selector.cli.main import build_parser, main
 from selector.config import ActionSpaceConfig, EvaluateConfig, TrainConfig

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from selector.artifacts import as_json
+from selector.artifacts.writing import as_json
 from selector.config import ActionSpaceConfig, EvaluateConfig, TrainConfig
 from tests.support.disk_pair import disk_config
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from selector.artifacts import content_hash, read_json
+from selector.artifacts.loading import read_json
+from selector.artifacts.origin import content_hash
 from selector.errors import UserError
 from selector.latency import SCHEMA, LatencyProfile
 from selector.provenance import Provenance
@@ -59,7 +60,7 @@ def test_a_pass_that_is_slower_on_less_is_a_disturbance() -> None:
     assert "plain generate over 1 rows took 150.0 ms on 1 tokens and 70.0 ms on more" in busy
     busy = replace(PROFILE, draft_seconds=((0.004, 0.5), (0.005, 0.006))).disturbance()
     assert busy is not None
-    assert "a draft pass of 16 rows took 500.0 ms on 1 tokens and 6.0 ms on more" in busy
+    assert "a pass of the draft over 16 rows took 500.0 ms on 1 tokens and 6.0 ms on more" in busy
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from selector.artifacts import as_json
+from selector.artifacts.writing import as_json
 from selector.decoding.profiling import describe_machine
 from selector.engine.huggingface import Pair
 from selector.features import SCALARS

@@ -12,7 +12,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from selector.artifacts import git_revision, versions
+from selector.artifacts.origin import git_revision, versions
 from selector.config import EvaluateConfig
 from selector.dataset.dataset import RootDataset
 from selector.evaluation.report import charts

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from data_gen.engines.local import LocalEngine
 from data_gen.pipeline import open_engine
-from selector.artifacts import as_json
+from selector.artifacts.writing import as_json
 from selector.cli.run import claim
 from selector.errors import UserError
 from tests.support.small_runs import small_config, table_pair

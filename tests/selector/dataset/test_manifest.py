@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from selector.artifacts import content_hash
+from selector.artifacts.origin import content_hash
 from selector.dataset.manifest import FILE_NAME, JOURNAL, SCHEMA, Manifest, Unit
 from selector.errors import UserError
 from selector.pair_names import EMBEDDED, ModelName, PairNames

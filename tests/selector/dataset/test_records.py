@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from selector.artifacts import content_hash
+from selector.artifacts.origin import content_hash
 from selector.dataset.dataset import RootDataset
 from selector.dataset.manifest import Manifest, Unit
 from selector.dataset.records import RootRecord, to_table, write_table

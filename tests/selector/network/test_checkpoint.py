@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from selector.artifacts import as_json
+from selector.artifacts.writing import as_json
 from selector.config import PairConfig
 from selector.errors import UserError
 from selector.features import SCALARS, RootFeatures

@@ -1,8 +1,7 @@
-"""Output folders, locks and atomic writes, for every verb that makes something on disk."""
+"""Output folders and locks, for every verb that makes something on disk."""
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -19,10 +18,11 @@ from data_gen.distillation.pipeline import _claim as claim_work
 from data_gen.distillation.pipeline import distill
 from data_gen.merging import merge
 from data_gen.pipeline import generate
-from selector.artifacts import atomic_write, claim_folder, sole_writer
+from selector.artifacts.claims import claim_folder, sole_writer
+from selector.artifacts.writing import atomic_write
 from selector.cli.run import claim, run_chain
 from selector.config import DistillConfig, TrainConfig
-from selector.errors import UserError, first_line
+from selector.errors import UserError
 from selector.training.export import export
 from selector.training.fit import train
 from tests.selector.network.test_checkpoint import make_checkpoint
@@ -157,52 +157,6 @@ def test_a_link_to_a_folder_is_that_folder(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "out"]
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_is_written_is_whole_or_absent(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "new" / "x"
-
-    def write(text: str, fault: bool = False) -> None:
-        with atomic_write(path) as temporary:
-            if kind == "folder":
-                temporary.mkdir()
-            (temporary / "y" if kind == "folder" else temporary).write_text(text)
-            if fault:
-                raise Killed
-
-    with pytest.raises(Killed):
-        write("one", fault=True)
-    assert not list(path.parent.iterdir())
-    (path.parent / ".x.partial").mkdir()
-    (path.parent / ".x.partial" / "torn").write_text("half")
-    write("two")
-    assert list(files(path.parent).values()) == [b"two"]
-    if kind == "folder":
-        with pytest.raises(OSError, match="not empty"):
-            write("three")
-        assert list(files(path.parent).values()) == [b"two"]
-
-
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_a_write_goes_through_a_link(tmp_path: Path, kind: str) -> None:
-    goal, link = tmp_path / "elsewhere" / "x", tmp_path / "link"
-    link.symlink_to(goal)
-    for _ in range(2):  # of a folder, the second time an empty one
-        with atomic_write(link) as temporary:
-            temporary.mkdir() if kind == "folder" else temporary.write_text("new")
-        assert link.is_symlink()
-        assert goal.is_dir() if kind == "folder" else goal.read_text() == "new"
-        assert [path.name for path in goal.parent.iterdir()] == ["x"]
-
-
-def test_a_write_without_room_names_its_file(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"No space left on device: '.*rows\.json'"), atomic_write(tmp_path / "rows.json"):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
 def test_torn_writes_alone_leave_a_folder_new(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".manifest.json.partial").write_text("{")
@@ -220,17 +174,3 @@ def test_a_place_that_cannot_be_written_to_is_one_sentence(tmp_path: Path, monke
     with pytest.raises(UserError, match="is no folder to write to"):
         claim_folder("out", tmp_path / "out")
     assert not os.listdir(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        (ValueError("one.\ntwo"), "one"),
-        (ValueError("  one: \n"), "one"),
-        (ValueError(), "ValueError"),
-        (ValueError(" \n "), "ValueError"),
-        (KeyError("x"), "'x'"),
-    ],
-)
-def test_the_first_line_of_an_error(error: Exception, line: str) -> None:
-    assert first_line(error) == line

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from selector.artifacts.loading import Size
 from selector.config import Limits
-from selector.features import HIDDEN, MATCH, SCALARS
+from selector.features import DRAFTED_SCALARS, HIDDEN, MATCH, SCALARS
 from selector.trees.expansion import ActionSpace
 
 STANDARD_LIMIT = 5.0
 LATENCY_SCALARS = 2
-SETTING = ("context_length", "temperature", "top_p")
+SETTING_SCALARS = 3
 BLOCKS = (*HIDDEN, "uncertainty_prev", "uncertainty_root", "setting", "copy", "latency")
 INPUTS = {"all": BLOCKS, "root": ("draft_hidden_root", "uncertainty_root", "setting", "copy", "latency")}
 SMALLEST_COMPONENT = 1e-3
@@ -206,14 +206,17 @@ class RootEncoder(nn.Module):
 
 
 def scalar_blocks(count: int) -> dict[str, list[int]]:
-    """Columns of each kind of scalars among `count`: the first of `features.SCALARS`, and the latency ones last."""
+    """Columns of each kind of scalars among `count`, in the order of `features.SCALARS`; the latency ones are last.
+
+    Fewer than the drafted ones are told apart from both ends: the last three of them are the setting.
+    """
     known = count - LATENCY_SCALARS
+    setting = max(min(known, len(DRAFTED_SCALARS)) - SETTING_SCALARS, 0)
     blocks: dict[str, list[int]] = {name: [] for name in BLOCKS[len(HIDDEN) :]}
-    for column, name in enumerate(SCALARS[:known]):
-        kind = "uncertainty_root" if name.endswith("_root") else "uncertainty_prev"
-        if name in SETTING or name.startswith("copy_"):
-            kind = "setting" if name in SETTING else "copy"
-        blocks[kind].append(column)
+    for column, name in enumerate(SCALARS[:setting]):
+        blocks["uncertainty_root" if name.endswith("_root") else "uncertainty_prev"].append(column)
+    blocks["setting"] = [*range(setting, min(known, setting + SETTING_SCALARS))]
+    blocks["copy"] = [*range(len(DRAFTED_SCALARS), known)]
     blocks["latency"] = [*range(known, count)]
     return blocks
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from selector.evaluation.ablations import SHARES, VARIANTS, StudyResult, make_folds, study, used_columns
+from selector.features import SCALARS
 from selector.latency import LatencyProfile
 from selector.network.network import BLOCKS, INPUTS, Inputs, NetworkShape, RootEncoder
 from tests.support.synthetic_data import make_dataset
@@ -67,11 +68,14 @@ def test_verifiers_share_folds_and_keep_their_own_labels(profile: LatencyProfile
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_block_has_its_columns(block: str) -> None:
     """Another value of a block changes what the encoder gives in that block's columns and in no other."""
-    shape, generator = NetworkShape(6, 4, 7, (2, 2, 3), components=3), torch.Generator().manual_seed(0)
-    inputs = Inputs(*(torch.rand(50, size, generator=generator) for size in (6, 4, 4, 9)))
+    shape, generator = NetworkShape(6, 4, len(SCALARS), (2, 2, 3), components=3), torch.Generator().manual_seed(0)
+    inputs = Inputs(*(torch.rand(50, size, generator=generator) for size in (6, 4, 4, len(SCALARS) + 2)))
     encoder = RootEncoder(shape)
     encoder.fit(inputs)
-    parts = {"uncertainty_prev": [0, 1, 3], "uncertainty_root": [2], "setting": [4, 5, 6], "latency": [7, 8]}
+    parts = {
+        "uncertainty_prev": [0, 1, 3, 4, 5], "uncertainty_root": [2, 6, 7], "setting": [8, 9, 10],
+        "copy": [*range(11, 18)], "latency": [18, 19],
+    }  # fmt: skip
     place = min(BLOCKS.index(block), 3)
     changed = [part.clone() for part in inputs]
     changed[place][:, parts.get(block, [*range(inputs[place].shape[1])])] += 0.1

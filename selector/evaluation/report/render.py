@@ -22,7 +22,7 @@ from selector.evaluation.results import VerifierResult
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.offline.labelled_roots import setting_pairs
-from selector.statistics import as_text
+from selector.statistics import Interval, as_text
 
 TEMPLATE = "template.html.j2"
 TOP_ACTIONS = 10
@@ -68,11 +68,20 @@ def render_report(results: Sequence[VerifierResult], rows: Sequence[Mapping[str,
         return environment.get_template(TEMPLATE).render(
             answer=answer(rows), combinations=ordered, results=results, subject=subject, labels=LABELS,
             date=date.today().isoformat(), prompts=len(set(subject.test.prompt_ids)), facts=_facts(subject),
+            looping={row["verifier"]: _interval(row) for row in rows if _of_selector_in_loops(row)},
             overview=to_svg(charts.overview_chart(ordered), "overview", "Over the best static tree"),
             pictures={result.verifier: _pictures(result) for result in results},
             chosen={result.verifier: _chosen(result) for result in results if result.selector},
             trained={result.verifier: _trained(result, subject) for result in results if result.selector},
         )  # fmt: skip
+
+
+def _of_selector_in_loops(row: Mapping[str, Any]) -> bool:
+    return (row["policy"], row["metric"]) == ("selector", "ratio_to_best_static_looping")
+
+
+def _interval(row: Mapping[str, Any]) -> Interval:
+    return Interval(row["value"], row["low"], row["high"])
 
 
 def _pictures(result: VerifierResult) -> dict[str, Markup]:

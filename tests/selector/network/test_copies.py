@@ -31,7 +31,7 @@ def inputs(generator: torch.Generator) -> Inputs:
 
 
 def fitted(mixed: bool = True, spoil: float = 0.0) -> tuple[SelectorNetwork, Inputs]:
-    """A network fitted to labels that grow with the match; `spoil` is added to those of copies where nothing matches."""
+    """A network fitted to labels that grow with the match; `spoil` is added to copies' labels where nothing matches."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     network, seen = SelectorNetwork(shape(mixed)).eval(), inputs(generator)
@@ -65,7 +65,8 @@ def test_numpy_chooses_as_torch_does() -> None:
     for row in range(6):
         scalars = seen.scalars[row, : len(SCALARS)].numpy()
         latency = single._latency[int(scalars[SCALARS.index("context_length")])]
-        whole = Inputs(*seen[:3], torch.cat([seen.scalars[:, : len(SCALARS)], torch.tensor(latency).expand(ROOTS, 2)], 1))
+        known = seen.scalars[:, : len(SCALARS)], torch.tensor(latency).expand(ROOTS, 2)
+        whole = Inputs(*seen[:3], torch.cat(known, 1))
         with torch.inference_mode():
             expected = network(whole)
         states = torch.cat([block[row].half().float() for block in seen[:3]]).numpy()

@@ -32,11 +32,7 @@ class Block(NodesVerifier):
     def decide_among(self, nodes: Nodes, tree: Subtree) -> Decision:
         if any(node in tree.drafted for node in tree.copied):
             raise UserError(mixed_refusal(self.name))
-        distributions = nodes.distributions
-        chain = Taken.chain(nodes, tree)
-        end, weight = list(chain.weights.items())[-1]
-        route = self.router(distributions, nodes.tokens).routes([tree.drafted])[0]
-        taken = take(distributions, [route], nodes.target, nodes.draft, {end: weight})[0].below(chain)
+        distributions, taken = nodes.distributions, self.take(nodes, tree)
         accepted: dict[int, float] = {}
         missed: dict[int, float] = {}
         for node in reversed(taken.reach):
@@ -46,14 +42,30 @@ class Block(NodesVerifier):
             missed[node] = arrive - accepted[node]
 
         def bonus(node: int) -> Float[Tensor, " vocab"]:
-            if node not in route.chosen:
+            if node in tree.copied or node not in taken.route.chosen:
                 return distributions.target(nodes.row(node, tree.copied.get(node)))
-            proposal = route.proposals.get(node)
+            proposal = taken.route.proposals.get(node)
             return distributions.residual(
                 node, 1 / taken.weights[node], [], proposal.probs(distributions) if proposal else None
             )
 
         return Decision(accepted, bonus)
+
+    def take(self, nodes: Nodes, tree: Subtree) -> Taken:
+        """The nodes that the path can take, a copied trunk first."""
+        route = self.router(nodes.distributions, nodes.tokens).routes([tree.drafted])[0]
+        if not tree.copied:
+            return take(nodes.distributions, [route], nodes.target, nodes.draft, {tree.root: 1.0})[0]
+        trunk = copied_trunk(nodes, tree)
+        end = next(reversed(trunk.weights))
+        below = take(nodes.distributions, [route], nodes.target, nodes.draft, {end: trunk.weights[end]})[0]
+        chosen = trunk.route.chosen | below.route.chosen
+        return Taken(
+            below.route._replace(chosen=chosen),
+            trunk.reach | below.reach,
+            trunk.weights | below.weights,
+            trunk.masses | below.masses,
+        )
 
 
 def mixed_refusal(verifier: str) -> str:
@@ -79,21 +91,6 @@ class Taken:
     weights: dict[int, float]
     masses: dict[int, float]
 
-    @classmethod
-    def chain(cls, nodes: Nodes, tree: Subtree) -> Taken:
-        """A copied trunk, whose tokens have point masses for drafts: `w <- w p(c)`, `Z(1 / w) = 1 - p(c)`."""
-        weights, masses = {tree.root: 1.0}, {}
-        for node, child in tree.copied.items():
-            weights[child] = weights[node] * nodes.chance(child)
-            masses[node] = 1 - nodes.chance(child)
-        route = Route({node: {child: 1.0} for node, child in tree.copied.items()}, {}, {})
-        return cls(route, dict.fromkeys(weights, 1.0), weights, masses)
-
-    def below(self, chain: Taken) -> Taken:
-        """The same nodes below the end of a chain."""
-        route = self.route._replace(chosen=chain.route.chosen | self.route.chosen)
-        return Taken(route, chain.reach | self.reach, chain.weights | self.weights, chain.masses | self.masses)
-
     def acceptance(self, node: int) -> float:
         """`h` of a node."""
         weight = self.weights[node]
@@ -106,6 +103,16 @@ class Taken:
     def gain(self, node: int) -> float:
         """Mean entry weight of an inner node's next, `sum min(r, w p) = w (1 - Z(1/w))`."""
         return self.weights[node] * (1 - self.masses[node]) if node in self.masses else 0.0
+
+
+def copied_trunk(nodes: Nodes, tree: Subtree) -> Taken:
+    """A copied trunk, whose tokens have point masses for drafts: `w <- w p(c)`, `Z(1 / w) = 1 - p(c)`."""
+    weights, masses = {tree.root: 1.0}, {}
+    for node, child in tree.copied.items():
+        weights[child] = weights[node] * nodes.chance(child)
+        masses[node] = 1 - nodes.chance(child)
+    route = Route({node: {child: 1.0} for node, child in tree.copied.items()}, {}, {})
+    return Taken(route, dict.fromkeys(weights, 1.0), weights, masses)
 
 
 def take(

@@ -40,7 +40,9 @@ class Subtree(NamedTuple):
     def below(self, node: int) -> list[int]:
         """Distinct child nodes in the order of verification: the copied one, then drafts in order of appearance."""
         drafted = self.drafted.get(node, ())
-        return list(dict.fromkeys([self.copied[node], *drafted] if node in self.copied else drafted))
+        if node in self.copied:
+            drafted = [self.copied[node], *drafted]
+        return list(dict.fromkeys(drafted)) if len(drafted) > 1 else list(drafted)
 
 
 class Nodes:
@@ -64,14 +66,16 @@ class Nodes:
         undrafted: Collection[int] = (),
     ) -> None:
         self.distributions, self.parents, self.tokens = distributions, parents, tokens
-        drafted = [node for node, parent in enumerate(parents) if parent >= 0 and node not in undrafted]
-        below = [*drafted, *undrafted]
-        found = distributions.at([parents[node] for node in below], [tokens[node] for node in below], len(drafted))
+        below = [node for node, parent in enumerate(parents) if parent >= 0]
+        if undrafted:
+            below.sort(key=undrafted.__contains__)
+        found = distributions.at(
+            [parents[node] for node in below], [tokens[node] for node in below], len(below) - len(undrafted)
+        )
         self.target, self.draft = [1.0] * len(parents), [1.0] * len(parents)
-        for node, target in zip(below, found[0], strict=True):
-            self.target[node] = target
-        for node, draft in zip(drafted, found[1], strict=True):
-            self.draft[node] = draft
+        for probs, values in zip((self.target, self.draft), found, strict=True):
+            for node, value in zip(below, values, strict=False):  # the undrafted come last
+                probs[node] = value
 
     @cached_property
     def depths(self) -> list[int]:
@@ -83,12 +87,13 @@ class Nodes:
 
     def drafts(self, node: int, entries: Sequence[int], copied: int | None = None) -> Drafts:
         """The drafts of a node as a solver takes them, after the round of its copied child, if there is one."""
-        tokens = tuple([self.tokens[child] for child in entries])
-        draft = tuple([self.draft[child] for child in entries])
-        if copied is None:
-            return Drafts(node, tokens, tuple([self.target[child] for child in entries]), draft)
-        target = tuple([self.left(child, copied) for child in entries])
-        return Drafts(self.row(node, copied), tokens, target, draft)
+        target = self.target if copied is None else {child: self.left(child, copied) for child in entries}
+        return Drafts(
+            self.row(node, copied),
+            tuple([self.tokens[child] for child in entries]),
+            tuple([target[child] for child in entries]),
+            tuple([self.draft[child] for child in entries]),
+        )
 
     def chance(self, copied: int) -> float:
         """`p(c)` of a copied node, the probability that it is accepted in its round."""

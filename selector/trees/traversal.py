@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jaxtyping import Float
 from torch import Tensor
 
 from selector.trees.nodes import Nodes, Subtree
 from selector.trees.verifier import Decision, NodesVerifier
-from selector.verification.without_replacement import Visit, descend
+from selector.verification.without_replacement import Visit, copied_round, descend
+
+VisitKey = tuple[int, int | None, float, tuple[int, ...]]
+"""A node, its copied child, its weight after the latter's round, and its distinct drafted children."""
 
 
 class Traversal(NodesVerifier):
@@ -16,44 +21,80 @@ class Traversal(NodesVerifier):
     name = "traversal"
 
     def decide_among(self, nodes: Nodes, tree: Subtree) -> Decision:
-        visits = self.make_visits(nodes, tree)
+        order = self.order(tree)
+        visits = self.make_visits(nodes, tree, order[::-1])
         descend(nodes.distributions, [visits[tree.root]])
         accepted, remaining = {}, 1.0
-        for node in self.order(tree):
-            acceptance = visits[node].acceptance if node != tree.root else 1.0
+        for node in order[:-1]:
+            acceptance = visits[node].acceptance
             accepted[node] = remaining * acceptance
             remaining *= 1.0 - acceptance
+        accepted[tree.root] = remaining
 
         def bonus(node: int) -> Float[Tensor, " vocab"]:
-            visit = visits[node]
-            if not visit.children:
-                return nodes.distributions.target(visit.row)
+            row = nodes.row(node, tree.copied.get(node))
+            if node not in tree.drafted:
+                return nodes.distributions.target(row)
             # A rejected token's residual is zero from its rejection on; removing it keeps rounding from reviving it.
             removed = [nodes.tokens[child] for child in tree.below(node)]
-            return nodes.distributions.residual(visit.row, visit.factors[-1], removed)
+            return nodes.distributions.residual(row, visits[node].factors[-1], removed)
 
         return Decision(accepted, bonus)
 
-    def make_visits(self, nodes: Nodes, tree: Subtree) -> dict[int, Visit]:
-        """One visit a node, parents first."""
-        visits = {tree.root: Visit(tree.root, weight=1.0)}
-        order = [tree.root]
-        for node in order:
-            visit, copied = visits[node], tree.copied.get(node)
+    def expected_among(self, nodes: Nodes, tree: Subtree) -> float:
+        """`E[tau + 1 | tree]`; trees share what becomes of a node that has the same weight and distinct drafts."""
+        order = self.order(tree)
+        weights, acceptances = dict.fromkeys(order, 0.0), {}
+        weights[tree.root] = 1.0
+        for node in reversed(order):
+            weight, copied = weights[node], tree.copied.get(node)
             if copied is not None:
-                visit.row = nodes.row(node, copied)
-                visit.copied = visits[copied] = Visit(copied, nodes.chance(copied))
-            for child in dict.fromkeys(tree.drafted.get(node, ())):
+                weights[copied], weight = copied_round(weight, nodes.chance(copied))
+            if node in tree.drafted and weight > 0:
+                children = tuple(dict.fromkeys(tree.drafted[node]))
+                visit = _visit(nodes, (node, copied, weight, children))
+                weights.update((c, own.weight) for c, own in zip(children, visit.children, strict=True) if c != copied)
+                weight = visit.acceptance
+            acceptances[node] = weight
+        tokens, remaining, depths = 1.0, 1.0, nodes.depths
+        for node in order[:-1]:
+            tokens += (depths[node] - depths[tree.root]) * acceptances[node] * remaining
+            remaining *= 1.0 - acceptances[node]
+        return tokens
+
+    def make_visits(self, nodes: Nodes, tree: Subtree, order: Sequence[int]) -> dict[int, Visit]:
+        """One visit a node, from an order of the nodes with parents first."""
+        visits = {tree.root: Visit(tree.root, weight=1.0)}
+        for node in order:
+            copied, entries = tree.copied.get(node), tree.drafted.get(node, ())
+            if copied is not None:
+                visits[node].copied = visits[copied] = Visit(copied, nodes.chance(copied))
+            if entries:
+                visits[node].row = nodes.row(node, copied)
+            for child in dict.fromkeys(entries):
                 target = nodes.target[child] if copied is None else nodes.left(child, copied)
                 own = Visit(child, target, nodes.draft[child])
-                visit.children.append(own)
+                visits[node].children.append(own)
                 visits.setdefault(child, own)
-            order += tree.below(node)
         return visits
 
     def order(self, tree: Subtree) -> list[int]:
         """The order of verification."""
         return post_order(tree)
+
+
+def _visit(nodes: Nodes, key: VisitKey) -> Visit:
+    """The state of a node after all its drafts, without what is below these."""
+
+    def make(_: Sequence[VisitKey]) -> dict[VisitKey, Visit]:
+        node, copied, weight, children = key
+        drafts = nodes.drafts(node, children, copied)
+        stubs = [Visit(-1, target, draft) for target, draft in zip(drafts.target, drafts.draft, strict=True)]
+        visit = Visit(drafts.row, children=stubs, weight=weight)
+        descend(nodes.distributions, [visit])
+        return {key: visit}
+
+    return nodes.distributions.remember("traversal visits", [key], make)[key]
 
 
 def post_order(tree: Subtree) -> list[int]:

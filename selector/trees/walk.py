@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from jaxtyping import Float
 from torch import Tensor
 
 from selector.trees.nodes import Nodes, Subtree
 from selector.trees.verifier import Decision, NodesVerifier
-from selector.verification.solver import Solver
+from selector.verification.solver import Solution, Solver
+
+DraftList = tuple[int, tuple[int, ...], int | None]
+"""A node, drafts below it, with multiplicity, and its copied child."""
 
 
 class Walk(NodesVerifier):
@@ -22,31 +27,49 @@ class Walk(NodesVerifier):
         self.name = solver.name
 
     def decide_among(self, nodes: Nodes, tree: Subtree) -> Decision:
-        copied, distributions = tree.copied, nodes.distributions
-        problems = [nodes.drafts(node, entries, copied.get(node)) for node, entries in tree.drafted.items()]
-        solutions = dict(zip(tree.drafted, self.solver.solve(distributions, problems), strict=True))
-        reach, accepted = {tree.root: 1.0}, {}
-        order = [tree.root]
-        for node in order:
-            left = reach[node]
-            if node in copied:
-                chance = nodes.chance(copied[node])
-                reach[copied[node]] = left * chance
-                left *= 1 - chance
-            if node in solutions:
-                branching = solutions[node].branching
-                for child in tree.drafted[node]:
-                    if child not in reach:
-                        reach[child] = left * branching[nodes.tokens[child]]
-                left *= max(0.0, 1.0 - sum(branching.values()))
-            order += tree.below(node)
-            accepted[node] = left
+        problems = [nodes.drafts(node, entries, tree.copied.get(node)) for node, entries in tree.drafted.items()]
+        solutions = dict(zip(tree.drafted, self.solver.solve(nodes.distributions, problems), strict=True))
+        _, accepted = walk(nodes, tree, solutions)
 
         def bonus(node: int) -> Float[Tensor, " vocab"]:
-            row = nodes.row(node, copied.get(node))
+            row = nodes.row(node, tree.copied.get(node))
             if node not in solutions:
-                return distributions.target(row)
+                return nodes.distributions.target(row)
             solution = solutions[node]
-            return distributions.residual(row, solution.factor, list(solution.branching), solution.proposal)
+            return nodes.distributions.residual(row, solution.factor, list(solution.branching), solution.proposal)
 
         return Decision(accepted, bonus)
+
+    def expected_among(self, nodes: Nodes, tree: Subtree) -> float:
+        """`E[tau + 1 | tree]` is the sum of `reach`; trees share the solutions of equal drafts."""
+
+        def solve(missing: Sequence[DraftList]) -> Mapping[DraftList, Solution]:
+            problems = [nodes.drafts(*item) for item in missing]
+            return dict(zip(missing, self.solver.solve(nodes.distributions, problems), strict=True))
+
+        items = [(node, tuple(entries), tree.copied.get(node)) for node, entries in tree.drafted.items()]
+        known = nodes.distributions.remember(f"{self.name} solutions", items, solve)
+        reach, _ = walk(nodes, tree, {item[0]: known[item] for item in items})
+        return sum(reach.values())
+
+
+def walk(nodes: Nodes, tree: Subtree, solutions: Mapping[int, Solution]) -> tuple[dict[int, float], dict[int, float]]:
+    """Probability of each node to be on the way, and to be the walk's end."""
+    reach, accepted, order = {tree.root: 1.0}, {}, [tree.root]
+    for node in order:
+        left = reach[node]
+        copied = tree.copied.get(node)
+        if copied is not None:
+            chance = nodes.chance(copied)
+            reach[copied] = left * chance
+            order.append(copied)
+            left *= 1.0 - chance
+        if node in solutions:
+            branching = solutions[node].branching
+            for child in tree.drafted[node]:
+                if child not in reach:
+                    reach[child] = left * branching[nodes.tokens[child]]
+                    order.append(child)
+            left *= max(0.0, 1.0 - sum(branching.values()))
+        accepted[node] = left
+    return reach, accepted

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,11 +81,17 @@ class NodeDistributions:
         """
         if not rows:
             return [], []
-        index = torch.tensor([list(rows), list(tokens)], device=self.target_probs.device)
-        own = index[:, :drafted]
-        places = own[1] if self.support is None else torch.searchsorted(self.support, own[1])
-        found = torch.cat([self.target_probs[index[0], index[1]], self.draft_probs[own[0], places]]).tolist()
-        return found[: len(rows)], found[len(rows) :]
+        places = self._index([row * self.target_probs.shape[1] + t for row, t in zip(rows, tokens, strict=True)])
+        own = places[:drafted]
+        if self.support is not None:
+            columns = torch.searchsorted(self.support, self._index(tokens[:drafted]))
+            own = self._index(rows[:drafted]) * len(self.support) + columns
+        numbers = torch.cat([self.target_probs.take(places), self.draft_probs.take(own)]).tolist()
+        return numbers[: len(rows)], numbers[len(rows) :]
+
+    def _index(self, numbers: Sequence[int]) -> Tensor:
+        """A list becomes an array several times as fast as a tensor."""
+        return torch.as_tensor(np.array(numbers, dtype=np.int64), device=self.target_probs.device)
 
     def after_rejection(self, row: int, token: int, chance: float) -> int:
         """A further row: the draft's distribution of `row`, and the target's once `token` was rejected, which had the

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from selector.verification.node_distributions import LARGEST_FACTOR, NodeDistributions
 
 
-@dataclass
+@dataclass(slots=True)
 class Visit:
     """State of a node on the trajectory on which everything before it was rejected.
 
@@ -51,16 +51,6 @@ class Visit:
         total = self.masses[-1] + self.slack
         return self.masses[-1] / total if total > 0 else 1.0
 
-    def try_copied(self, child: Visit) -> None:
-        """The round of the copied child, entered with `w p(c)`; after its rejection `w <- S / (S + 1 - w)`,
-        `S = sum (w p - e_c)_+ = w (1 - p(c))`.
-        """
-        child.weight = self.weight * child.target
-        surplus = self.weight * (1.0 - child.target)
-        # A node of weight 1 whose copied child is sure gets here through rounding only.
-        total = surplus + (1.0 - self.weight)
-        self.weight = surplus / total if total > 0 else 1.0
-
     def entry_weight(self, step: int, draft_total: float) -> float:
         """Entry weight of child `step`: `min(1, m_i (p - c_i q)_+ / ((Z(c_i) + slack) q))` at its token."""
         child = self.children[step]
@@ -85,6 +75,16 @@ class Visit:
         return max(draft_total - sum(drafts[:step]), sum(drafts[step:])) / draft_total
 
 
+def copied_round(weight: float, chance: float) -> tuple[float, float]:
+    """Entry weight `w p(c)` of a copied child, and what its rejection leaves of `w`: `S / (S + 1 - w)`,
+    `S = sum (w p - e_c)_+ = w (1 - p(c))`.
+    """
+    surplus = weight * (1.0 - chance)
+    total = surplus + (1.0 - weight)
+    # A node of weight 1 whose copied child is sure is left through rounding only.
+    return weight * chance, surplus / total if total > 0 else 1.0
+
+
 def descend(distributions: NodeDistributions, roots: Sequence[Visit]) -> None:
     """Fill in weights, factors and masses below `roots` (whose weights are given), level by level.
 
@@ -92,22 +92,27 @@ def descend(distributions: NodeDistributions, roots: Sequence[Visit]) -> None:
     """
     level, seen = list(roots), []
     while level:
-        copied = []
+        below = []
         for visit in level:
             if visit.copied is not None:
-                visit.try_copied(visit.copied)
-                copied.append(visit.copied)
-        alive = [visit for visit in level if visit.weight > 0 and visit.children]
-        totals = distributions.draft_totals(visit.row for visit in alive if len(visit.children) > 1)
-        for step in range(max((len(visit.children) for visit in alive), default=0)):
-            active = [visit for visit in alive if len(visit.children) > step]
-            add_masses(distributions, active)
+                visit.copied.weight, visit.weight = copied_round(visit.weight, visit.copied.target)
+                below.append(visit.copied)
+        active = [visit for visit in level if visit.children and visit.weight > 0]
+        seen += active
+        totals = distributions.draft_totals([visit.row for visit in active if len(visit.children) > 1])
+        step = 0
+        while active:
+            if step:
+                add_masses(distributions, active)
             for visit in active:
                 total = totals.get(visit.row, 1.0)
-                visit.children[step].weight = visit.entry_weight(step, total)
+                child = visit.children[step]
+                child.weight = visit.entry_weight(step, total)
                 visit.factors.append(visit.next_factor(step, total))
-        seen += alive
-        level = copied + [child for visit in level for child in visit.children]
+                below.append(child)
+            step += 1
+            active = [visit for visit in active if len(visit.children) > step]
+        level = [visit for visit in below if visit.weight > 0]
     # A node of weight 1 is accepted for sure in its turn: its last mass is not needed.
     add_masses(distributions, [visit for visit in seen if visit.weight < 1])
 

@@ -32,6 +32,8 @@ class CopyLast(Changed):
     """At the root the drafts first; then the copied token with `p(c)`, and no residual of its own. Chains of one."""
 
     def decide_among(self, nodes: Nodes, tree: Subtree) -> Decision:
+        if not tree.copied:
+            return self.verifier.decide_among(nodes, tree)
         copied = tree.copied[tree.root]
         decision = self.verifier.decide_among(nodes, tree._replace(copied={}))
         accepted = dict(decision.accepted)

@@ -22,7 +22,7 @@ from selector.trees.verifiers import BLOCKS, VERIFIERS, get_verifier
 from tests.selector.decoding.test_law import models
 from tests.selector.decoding.test_reading_draft import pair_of as reading_pair
 from tests.selector.decoding.test_sequence import SAMPLING, fresh_features
-from tests.support.copy_mutants import SkipsEqualDrafts
+from tests.support.copy_mutants import CopyLast, SkipsEqualDrafts
 from tests.support.every_draw import Law, difference, every_run
 from tests.support.table_model import TableModel
 
@@ -103,10 +103,11 @@ def test_law_with_a_reduced_head_a_warped_draft_and_a_changing_policy(
     assert difference(law, law_of(pair.target, [1, 2, 1, 0, 1], Sampling(), 3)) < 1e-9
 
 
-def test_drafts_equal_to_the_copy_that_are_skipped_change_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mutant", [SkipsEqualDrafts, CopyLast])
+@pytest.mark.parametrize("name", ["traversal", "specinfer"])
+def test_mutants_change_the_law(name: str, mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = models(3)
-    mutant: Any = SkipsEqualDrafts(get_verifier("traversal"))  # type: ignore[arg-type]
-    decoder = Decoder(pair, mutant, parse_action("copy 1 | (2, 0, 1)"))
+    decoder = Decoder(pair, mutant(get_verifier(name)), parse_action("copy 1 | (2, 0, 1)"))
     law = every_run(lambda: decoder.generate(REPEATING, 2, Sampling()).tokens, monkeypatch)
     assert difference(law, law_of(pair.target, REPEATING, Sampling(), 2)) > 1e-3
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from selector.errors import UserError
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import CopyExpansion, Expansion
-from selector.trees.topology import Topology
+from selector.trees.nodes import Subtree, tree_nodes
+from selector.trees.topology import Topology, prefix_of
 from selector.trees.verifier import NodesVerifier
 from selector.trees.verifiers import BLOCKS, VERIFIERS
 from selector.trees.walk import Walk
@@ -93,6 +94,7 @@ def test_distribution_decision_and_expected_tokens_agree(name: str, case: str) -
         assert outcome.sum(1).tolist() == pytest.approx([accepted.get(node, 0.0) for node in range(len(outcome))])
         expected = float((outcome.sum(1) * (torch.tensor(tree.topology.depths) + 1)).sum())
         assert float(verifier.expected_tokens(tree, target)) == pytest.approx(expected, abs=1e-12)
+        assert verifier.expected_among(*tree_nodes(tree, target)) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", PATHS)
@@ -225,3 +227,27 @@ def test_a_sure_or_impossible_copy_in_single_precision(name: str, chance: float)
     assert not bool(outcome[target == 0].any())
     if chance == 1:
         assert float(VERIFIERS[name].expected_tokens(tree, target)) == pytest.approx(3)
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+def test_trees_among_the_same_nodes(name: str) -> None:
+    """What trees share is that of each: a super-tree, cut to fewer branches, levels and copied tokens."""
+    world = World(3, seed=71, zeros="td", earlier=(1, 0, 2))
+    branches = [(1, 0, 2), (2, 1, 0), (1, 0, 0)]
+    whole, target = world.tree((), tuple(branches), world.earlier, beside=True)
+    nodes, _ = tree_nodes(whole, target)
+    prefixes = [prefix_of(whole.topology, nodes.tokens, node) for node in range(len(nodes.tokens))]
+    verifier = VERIFIERS[name]
+    assert isinstance(verifier, NodesVerifier)
+    for count, length, copied in itertools.product(range(1, 4), range(4), range(4)):
+        if name in PATHS and copied and length:
+            continue
+        kept = tuple(branch[:length] for branch in branches[:count])
+        lists: dict[int, list[int]] = {}
+        for depth in range(length):
+            for branch in kept:
+                lists.setdefault(prefixes.index(branch[:depth]), []).append(prefixes.index(branch[: depth + 1]))
+        tree = Subtree(lists, dict(list(whole.copied_children.items())[:copied]))
+        alone = world.tree((), kept, world.earlier[:copied], beside=True)
+        expected = float(verifier.expected_tokens(*alone))
+        assert verifier.expected_among(nodes, tree) == pytest.approx(expected, abs=1e-12)

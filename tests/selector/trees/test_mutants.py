@@ -160,14 +160,16 @@ def test_wrong_solvers(solver):
 class TraversalWithWholeDraft(Traversal):
     """Duplicates merged, but a rejected token left in the draft's law."""
 
-    def make_visits(self, nodes, tree):
-        visits = super().make_visits(nodes, tree)
+    def make_visits(self, nodes, tree, order):
+        visits = super().make_visits(nodes, tree, order)
         for visit in visits.values():
             visit.__class__ = WholeDraftVisit
         return visits
 
 
 class WholeDraftVisit(Visit):
+    __slots__ = ()
+
     def remaining(self, step, draft_total):
         return 1.0
 
@@ -214,14 +216,16 @@ def test_wrong_traversal(verifier, vocab):
 class TraversalAcceptingWithWeights(Traversal):
     """Block Verification accepting with `w` instead of `h`."""
 
-    def make_visits(self, nodes, tree):
-        visits = super().make_visits(nodes, tree)
+    def make_visits(self, nodes, tree, order):
+        visits = super().make_visits(nodes, tree, order)
         for visit in visits.values():
             visit.__class__ = WeightVisit
         return visits
 
 
 class WeightVisit(Visit):
+    __slots__ = ()
+
     @property
     def acceptance(self):
         return self.weight

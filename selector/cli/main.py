@@ -20,7 +20,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from selector.cli import bench, data, decode, selectors, verify
+from selector.cli import bench, data, decode, evaluate, selectors, verify
 from selector.cli.parser import SECTIONS, Group, Parser, Verb, add_verbs
 from selector.config import Config
 from selector.errors import UserError
@@ -28,7 +28,7 @@ from selector.errors import UserError
 VERBS: dict[str, Verb | Group] = {
     "generate": Verb(data.generate, ("pair", "action_space", "generate")),
     "train": Verb(selectors.train, ("train",)),
-    "evaluate": Verb(selectors.evaluate, ("evaluate",)),
+    "evaluate": Verb(evaluate.evaluate, ("evaluate",)),
     "export": Verb(selectors.export),
     "decode": Verb(decode.decode, ("pair", "decode")),
     "profile": Verb(data.profile, ("pair", "action_space", "train")),

@@ -1,13 +1,11 @@
-"""From a data set to checkpoints: `ddte train`, `ddte evaluate` and `ddte export`; and `ddte run`, the whole chain."""
+"""From a data set to checkpoints: `ddte train` and `ddte export`; and `ddte run`, the whole chain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from warnings import warn
 
-from selector.config import Config, EvaluateConfig, TrainConfig
-from selector.errors import UserError
+from selector.config import Config, TrainConfig
 
 
 def train(data: Path, profile: Path, out: Path, train: TrainConfig) -> None:
@@ -24,59 +22,6 @@ def train(data: Path, profile: Path, out: Path, train: TrainConfig) -> None:
 
     check_place("out", out)
     train_selectors(data, LatencyProfile.load(profile), train, out)
-
-
-def evaluate(
-    run: Path | list[Path],
-    data: Path,
-    out: Path,
-    evaluate: EvaluateConfig,
-    test_data: Path | None = None,
-    profile: Path | None = None,
-) -> None:
-    """Evaluate selectors on held-out prompts: metrics.json and an HTML report.
-
-    Args:
-        run: a run folder of `ddte train`, or a list of several that differ in their seeds.
-        data: the data set that the run was trained on.
-        out: the new folder of metrics.json and report.html.
-        test_data: another data set to score on (default: held-out prompts).
-        profile: another machine's pass times (default: the run's).
-    """
-    from selector.artifacts.claims import claim_folder
-    from selector.dataset.dataset import RootDataset
-    from selector.evaluation.console import print_rows
-    from selector.evaluation.evaluate import evaluate as evaluate_selectors
-    from selector.latency import LatencyProfile
-    from selector.training.run_folder import RunFolder
-
-    claim_folder("out", out)
-    folders = run if isinstance(run, list) else [run]
-    if not folders:
-        raise UserError("run is []: name one run folder or more.")
-    for place, folder in enumerate(folders):
-        if folder.resolve() in [other.resolve() for other in folders[:place]]:
-            raise UserError(f"run names '{folder}' twice: a seed counts once.")
-    runs = [RunFolder(path) for path in folders]
-    for other in runs[1:]:
-        if other.splits.test != runs[0].splits.test:
-            message = f"run '{other.path}' has other test prompts than '{runs[0].path}'"
-            raise UserError(f"{message}: train with one split_seed.")
-    checkpoints = [one.selector(verifier) for one in runs for verifier in one.verifiers]
-    times = LatencyProfile.load(profile) if profile else runs[0].profile
-    own = RootDataset.load(data)
-    for one in runs:
-        one.check_data(own.manifest)
-    if test_data:
-        test = RootDataset.load(test_data)
-        scored, trained = set(test.prompt_ids), {name for one in runs for name in one.splits.train}
-        if seen := len(scored & trained):
-            warn(f"{seen} of the {len(scored)} prompts of test_data are training prompts of the run.", stacklevel=2)
-        rows = evaluate_selectors(checkpoints, test, times, evaluate, out, training=own)
-    else:
-        rows = evaluate_selectors(checkpoints, own, times, evaluate, out, test_prompts=runs[0].splits.test)
-    print_rows(rows)
-    print(f"Report: {out / 'report.html'}")
 
 
 def export(run: Path, out: Path, metrics: Path | None = None, hub_code: bool = False) -> None:

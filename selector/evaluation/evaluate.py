@@ -6,7 +6,7 @@ No language model is needed: labels hold no time, so the same data set answers f
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from selector.dataset.dataset import RootDataset
 from selector.errors import UserError
 from selector.evaluation.ablations import study
 from selector.evaluation.cells import cell_table, losses
+from selector.evaluation.machine_map import machine_map
 from selector.evaluation.metrics import PolicyScores, metric_rows
 from selector.evaluation.references import reference_outcomes
-from selector.evaluation.report.charts import overview_chart
+from selector.evaluation.report.charts import draft_cost_chart, overview_chart
 from selector.evaluation.report.prose import combinations
 from selector.evaluation.report.render import Subject, render_report
 from selector.evaluation.report.style import save_png, styled
@@ -39,20 +40,21 @@ from selector.statistics import Floats, resample_counts
 def evaluate(
     checkpoints: Sequence[SelectorCheckpoint],
     dataset: RootDataset,
-    profile: LatencyProfile,
+    profile: LatencyProfile | Mapping[str, LatencyProfile],
     config: EvaluateConfig,
     folder: Path | str,
     *,
     test_prompts: Collection[str] | None = None,
     training: RootDataset | None = None,
 ) -> list[dict[str, Any]]:
-    """Evaluate on the test prompts of `dataset` and write `metrics.json`, `study.json`, `report.html` and its first
-    picture, `overview.png`, into `folder`.
+    """Evaluate on the test prompts of `dataset` and write `metrics.json`, `study.json`, `map.json`, `report.html` and
+    two of its pictures, `overview.png` and `draft_cost.png`, into `folder`.
 
     Args:
         checkpoints: selectors, any number of any verifiers; several of one verifier are training seeds.
         dataset: roots with labels.
-        profile: pass times of the machine in question, not necessarily the one of training.
+        profile: pass times of the machine in question, not necessarily the one of training; or those of several
+            machines by name, which a map compares: the rest of the report is then about the first.
         config: settings of the intervals, and whether the study of inputs and data is made.
         folder: new or empty, for what is written.
         test_prompts: prompt ids to score on; static trees and references are chosen on all other prompts.
@@ -75,6 +77,8 @@ def evaluate(
     """
     folder = Path(folder)
     claim_folder("out", folder)
+    machines = {profile.hardware: profile} if isinstance(profile, LatencyProfile) else profile
+    profile = next(iter(machines.values()))
     profile.check_pair(dataset.manifest.target_fingerprint, dataset.manifest.draft_fingerprint)
     if disturbance := profile.disturbance():
         warnings.warn(f"evaluated under disturbed pass times: {disturbance}", stacklevel=2)
@@ -91,16 +95,27 @@ def evaluate(
         if loops.any() and not loops.all():
             apart = scored.subset(np.flatnonzero(loops).tolist())
             rows += _of_looping(evaluate_verifiers(checkpoints, train, apart, profile, config))
-    html = render_report(results, rows, Subject(train, test, profile, config, list(checkpoints)))
+        mapped = machine_map(checkpoints, train, test, machines, _mapped_verifier(rows, results), config)
+    html = render_report(results, rows, mapped, Subject(train, test, profile, config, list(checkpoints)))
     with sole_writer("out", folder), atomic_write(folder) as temporary:
         temporary.mkdir()
         write_json(temporary / "metrics.json", rows)
         write_json(temporary / "study.json", study_rows(results))
+        write_json(temporary / "map.json", mapped.as_json())
         write_json(temporary / "selectors.json", [checkpoint.identity for checkpoint in checkpoints])
         write_text(temporary / "report.html", html)
         with styled():
             save_png(overview_chart(combinations(rows)), temporary / "overview.png")
+            if mapped.sweep:
+                save_png(draft_cost_chart(mapped), temporary / "draft_cost.png")
     return rows
+
+
+def _mapped_verifier(rows: Sequence[dict[str, Any]], results: Sequence[VerifierResult]) -> str:
+    """The fastest one that has a selector; the fastest where none has."""
+    selectors = {result.verifier for result in results if result.selector}
+    ordered = [combination.verifier for combination in combinations(rows)]
+    return next((verifier for verifier in ordered if verifier in selectors), ordered[0])
 
 
 def all_rows(results: Sequence[VerifierResult]) -> list[dict[str, Any]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from selector.evaluation.machine_map import MachineMap, MachineRow
 from selector.evaluation.report.prose import LABELS, Combination
 from selector.evaluation.report.style import COLOURS, INK, MUTED, colour, new_figure
 from selector.evaluation.results import VerifierResult
-from selector.statistics import Interval
+from selector.statistics import Floats, Interval
 
 WIDE = 5.8  # inches; figures in words stand beside the bars
+TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1)
 OVER_STATIC = "tokens per second over those of the best static tree (dashed)"
 
 
@@ -49,6 +52,34 @@ def overview_chart(combinations: Sequence[Combination]) -> Figure:
     axes.set_xlabel(OVER_STATIC)
     figure.legend(loc="outside upper center", ncols=2)
     return figure
+
+
+def draft_cost_chart(mapped: MachineMap) -> Figure:
+    """Gain of selector and oracle over the draft's cost on the first machine; all machines of the map as numbers."""
+    figure = new_figure(3.9, WIDE)
+    axes = figure.subplots()
+    for policy, marker in (("selector", "o"), ("oracle", "^")):
+        shade, points = colour(policy), _over_static(mapped.sweep, policy)
+        axes.plot(points[:, 0], points[:, 1], color=shade, lw=1.5, label=policy)
+        axes.fill_between(points[:, 0], points[:, 2], points[:, 3], color=shade, alpha=0.2, lw=0)
+        for number, (cost, ratio, _, _) in enumerate(_over_static(mapped.of(mapped.verifier), policy), 1):
+            axes.plot(cost, ratio, marker, color=shade, mec=INK, mew=0.6, ms=6, zorder=4)
+            axes.annotate(str(number), (cost, ratio), (5, 4), textcoords="offset points", fontsize=8)
+    axes.axhline(1, color=COLOURS["static"], lw=1, ls="--", zorder=0)
+    axes.set_xscale("log")
+    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axes.minorticks_off()
+    axes.set_xlabel("time of a draft pass over that of a target pass")
+    axes.set_ylabel("over the best static tree")
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure
+
+
+def _over_static(rows: Sequence[MachineRow], policy: str) -> Floats:
+    """The draft's cost, a policy's ratio to the best static tree, and the ends of its interval, `[rows, 4]`."""
+    ratios = [row.selector_over_static if policy == "selector" else row.oracle_over_static for row in rows]
+    points = [(row.draft_cost, *ratio) for row, ratio in zip(rows, ratios, strict=True) if ratio is not None]
+    return np.array(points, dtype=np.float64).reshape(-1, 4)
 
 
 def policies_chart(result: VerifierResult) -> Figure:

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from selector.artifacts.origin import git_revision, versions
 from selector.config import EvaluateConfig
 from selector.dataset.dataset import RootDataset
+from selector.evaluation.machine_map import MachineMap
 from selector.evaluation.report import charts
 from selector.evaluation.report.prose import LABELS, answer, combinations
 from selector.evaluation.report.style import styled, to_svg
@@ -55,7 +56,9 @@ class Subject:
         return self.profile.hardware + ("" if bound else f", with pass times of {known.target} and {known.draft}")
 
 
-def render_report(results: Sequence[VerifierResult], rows: Sequence[Mapping[str, Any]], subject: Subject) -> str:
+def render_report(
+    results: Sequence[VerifierResult], rows: Sequence[Mapping[str, Any]], mapped: MachineMap, subject: Subject
+) -> str:
     """The whole page; `rows` are those of metrics.json."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,
@@ -70,6 +73,7 @@ def render_report(results: Sequence[VerifierResult], rows: Sequence[Mapping[str,
             date=date.today().isoformat(), prompts=len(set(subject.test.prompt_ids)), facts=_facts(subject),
             looping={row["verifier"]: _interval(row) for row in rows if _of_selector_in_loops(row)},
             overview=to_svg(charts.overview_chart(ordered), "overview", "Over the best static tree"),
+            mapped=mapped, sweep=mapped.sweep and to_svg(charts.draft_cost_chart(mapped), "draft-cost", "Draft's cost"),
             pictures={result.verifier: _pictures(result) for result in results},
             chosen={result.verifier: _chosen(result) for result in results if result.selector},
             trained={result.verifier: _trained(result, subject) for result in results if result.selector},

@@ -50,7 +50,15 @@ def test_rows_and_files_are_complete(tmp_path: Path, profile: LatencyProfile) ->
     dataset = make_dataset(noise=0.1, verifiers=("specinfer", "naive"))
     rows = evaluate([make_checkpoint()], dataset, profile, STUDIED, tmp_path, test_prompts=TEST)
     assert json.loads((tmp_path / "metrics.json").read_text()) == rows
-    files = ["metrics.json", "overview.png", "report.html", "selectors.json", "study.json"]
+    files = [
+        "draft_cost.png",
+        "map.json",
+        "metrics.json",
+        "overview.png",
+        "report.html",
+        "selectors.json",
+        "study.json",
+    ]
     assert sorted(path.name for path in tmp_path.iterdir()) == files
     study = json.loads((tmp_path / "study.json").read_text())
     assert {row["kind"] for row in study} == {"ablation", "learning curve"}

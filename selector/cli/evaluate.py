@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from warnings import warn
 
+from selector.cli.next_command import beside, print_next
 from selector.config import EvaluateConfig
 from selector.errors import UserError
 
@@ -19,6 +20,7 @@ def evaluate(
     data: Path,
     out: Path,
     evaluate: EvaluateConfig,
+    given: Sequence[str],
     run: Path | list[Path] | None = None,
     checkpoint: Path | list[Path] | None = None,
     test_data: Path | None = None,
@@ -65,6 +67,8 @@ def evaluate(
     print_rows(rows)
     print_map(out / "map.json")
     print(f"Report: {out / 'report.html'}")
+    if runs:
+        print_next("export", given, run=runs[0].path, metrics=out / "metrics.json", out=beside(out, "checkpoints"))
 
 
 def _listed(field: str, paths: Path | list[Path]) -> list[Path]:

@@ -21,6 +21,7 @@ from typing import Any
 from jsonargparse import Namespace
 
 from selector.cli import bench, data, decode, evaluate, selectors, verify
+from selector.cli.next_command import configuration_words
 from selector.cli.parser import SECTIONS, Group, Parser, Verb, add_verbs
 from selector.config import Config
 from selector.errors import UserError
@@ -80,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     interrupted = f"{command}: interrupted{way_on}."
     try:
         with _one_line_warnings(), _stopped_by_signals(interrupted):
-            flags = _flags(parser, parsed, names)
+            flags = _flags(parser, parsed, names) | {"given": configuration_words(given)}
             code = verb.run(**{name: flags[name] for name in inspect.signature(verb.run).parameters})
         sys.stdout.flush()
         return int(code or 0)

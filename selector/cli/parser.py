@@ -22,6 +22,7 @@ GIVEN: set[str | int] = {
     *SECTIONS,
     "config",
     "config_file",
+    "given",
 }  # parameters of a verb's function that are no flags of its own
 
 
@@ -38,9 +39,9 @@ register_type(Path, str, _path, type_check=isinstance)
 class Verb(NamedTuple):
     """A function, its docstring being the help, and the sections that the help shows.
 
-    The function takes flags, sections by name, the whole `config`, and the path of the `config_file` if one is given;
-    it returns its exit code, None for 0. Sections that are not shown are read and checked as well, so that one file
-    serves all verbs.
+    The function takes flags, sections by name, the whole `config`, the path of the `config_file` if one is given, and
+    the words `given` of the command line that set the configuration; it returns its exit code, None for 0. Sections
+    that are not shown are read and checked as well, so that one file serves all verbs.
     """
 
     run: Callable[..., int | None]

@@ -5,7 +5,6 @@ Each stage skips what is already there, so an interrupted run goes on with the s
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from data_gen.work_units import plan_units
 from selector.artifacts.claims import claim_folder, refuse_other_run, sole_writer
 from selector.artifacts.loading import read_json
 from selector.artifacts.writing import as_json, atomic_write, write_json
+from selector.cli.next_command import QUESTION, command
 from selector.config import EMBEDDED_TARGET, Config
 from selector.dataset.dataset import RootDataset
 from selector.decoding.decoder import Decoder
@@ -45,8 +45,8 @@ SAMPLE_PROMPT = "Write three sentences about a lighthouse keeper who learns to b
 class Chain:
     """The stages of one run and where they put what they make."""
 
-    def __init__(self, config: Config, out: Path, console: Console, config_files: Sequence[object] = ()) -> None:
-        self.config, self.out, self.console, self.config_files = config, out, console, config_files
+    def __init__(self, config: Config, out: Path, console: Console, given: Sequence[str] = ()) -> None:
+        self.config, self.out, self.console, self.given = config, out, console, given
         self.profile_path = out / "profile.json"
         self.data_path = out / "data"
         self.train_path = out / "train"
@@ -122,23 +122,21 @@ class Chain:
             f"\n{stats.tokens_per_second:.1f} tokens per second, {stats.block_efficiency:.2f} a step, by {stats.policy}"
         )
         self.console.rule("Held-out prompts, under this machine's pass times")
-        given = [word for file in self.config_files for word in ("--config", str(file))]
-        command = shlex.join(["ddte", "decode", *given, "--checkpoint", str(folder)])
-        self.say(f'Decode:      {command} --prompt "..."')
+        self.say(f"Decode:      {command('decode', self.given, checkpoint=folder, prompt=QUESTION)}")
         self.console.print(f"Checkpoints: {self.checkpoint_path}\nReport:      {self.report_path / 'report.html'}")
         if disturbance := self.latency.disturbance():
             self.say(f"Disturbed pass times: {disturbance}")
         self.say(f"On this machine: {answer(rows)}")
 
 
-def run_chain(config: Config, out: Path, console: Console | None = None, config_files: Sequence[object] = ()) -> None:
-    """Run all stages; the command that is printed at the end names `config_files`.
+def run_chain(config: Config, out: Path, console: Console | None = None, given: Sequence[str] = ()) -> None:
+    """Run all stages; the command that is printed at the end has the words `given`, which set the configuration.
 
     Raises UserError for bad input and for a folder that holds another run.
     """
     with sole_writer("out", out):
         claim(config, out)
-        _run_stages(Chain(config, out, console or Console(), config_files))
+        _run_stages(Chain(config, out, console or Console(), given))
 
 
 def _run_stages(chain: Chain) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from selector.cli.next_command import QUESTION, beside, print_next
 from selector.config import Config, TrainConfig
 
 
-def train(data: Path, profile: Path, out: Path, train: TrainConfig) -> None:
+def train(data: Path, profile: Path, out: Path, train: TrainConfig, given: Sequence[str]) -> None:
     """Train selectors on a data set (Lightning), one a verifier.
 
     Args:
@@ -18,13 +19,16 @@ def train(data: Path, profile: Path, out: Path, train: TrainConfig) -> None:
     """
     from selector.artifacts.claims import check_place
     from selector.latency import LatencyProfile
+    from selector.training.fit import leads
     from selector.training.fit import train as train_selectors
 
     check_place("out", out)
     train_selectors(data, LatencyProfile.load(profile), train, out)
+    if leads():
+        print_next("evaluate", given, run=out, data=data, out=beside(out, "report"))
 
 
-def export(run: Path, out: Path, metrics: Path | None = None, hub_code: bool = False) -> None:
+def export(run: Path, out: Path, given: Sequence[str], metrics: Path | None = None, hub_code: bool = False) -> None:
     """Write the selectors of a run as checkpoint folders for decoding.
 
     Args:
@@ -37,11 +41,13 @@ def export(run: Path, out: Path, metrics: Path | None = None, hub_code: bool = F
     from selector.training.export import export as export_run
 
     check_place("out", out)
-    for folder in export_run(run, out, metrics, hub_code):
+    folders = export_run(run, out, metrics, hub_code)
+    for folder in folders:
         print(f"Checkpoint: {folder}")
+    print_next("decode", given, checkpoint=folders[0], prompt=QUESTION)
 
 
-def run(config: Config, out: Path, config_file: Sequence[object] | None = None) -> None:
+def run(config: Config, out: Path, given: Sequence[str]) -> None:
     """The whole chain from one configuration; each stage skips what is already there.
 
     Args:
@@ -49,4 +55,4 @@ def run(config: Config, out: Path, config_file: Sequence[object] | None = None) 
     """
     from selector.cli.run import run_chain
 
-    run_chain(config, out, config_files=config_file or ())
+    run_chain(config, out, given=given)

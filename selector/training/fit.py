@@ -75,15 +75,15 @@ def train(
         >>> profile = ddte.measure_profile(ddte.load_pair(config.pair), action_space=config.action_space.limits)
         >>> run = ddte.train("runs/data", profile, config.train, "runs/train")
     """
-    console = (console or Console()) if _leads() else Console(quiet=True)
+    console = (console or Console()) if leads() else Console(quiet=True)
     check_config(config)
     dataset = RootDataset.load(dataset_folder)
     check_config(config, dataset.manifest)
     profile.check_pair(dataset.manifest.target_fingerprint, dataset.manifest.draft_fingerprint)
-    with sole_writer("out", Path(run_folder)) if _leads() else nullcontext():
+    with sole_writer("out", Path(run_folder)) if leads() else nullcontext():
         run = open_run(Path(run_folder), config, dataset.manifest, profile, split_prompts(dataset, config))
         _train_left(run, dataset, profile, config, console)
-    if _leads():
+    if leads():
         print_results(console, {verifier: run.selector(verifier) for verifier in config.verifiers})
     return run
 
@@ -104,7 +104,7 @@ def _train_left(
             _train_one(run, dataset.manifest, data, config, console, figures)
 
 
-def _leads() -> bool:
+def leads() -> bool:
     """Whether this is the first, or the only, process of the run."""
     return getattr(rank_zero_only, "rank", 0) == 0
 
@@ -129,9 +129,9 @@ def _train_one(
     module.load_state_dict(read_state(folder / "best.ckpt", module)["state_dict"])
     model = keep_best(network, module.network.state_dict(), data)
     checkpoint = to_checkpoint(network, manifest, data, model)
-    if _leads() and len(loggers) > 1:
+    if leads() and len(loggers) > 1:
         log_end(loggers, settings, figures(checkpoint), data.profile)
-    if _leads():
+    if leads():
         checkpoint.save(run.selector_folder(data.verifier), model_card(checkpoint.config))
 
 

@@ -21,10 +21,11 @@ from selector import shipped
 from selector.artifacts.writing import as_json
 from selector.bench.step_arms import shipped_checkpoints
 from selector.cli.main import build_parser, main
-from selector.config import ActionSpaceConfig, EvaluateConfig, TrainConfig
+from selector.config import ActionSpaceConfig, DecodeConfig, EvaluateConfig, TrainConfig
 from selector.engine.huggingface import check_folder
 from selector.errors import UserError
 from tests.support.disk_pair import disk_config
+from tests.support.printed import follow
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("configs/*.yaml"))
@@ -160,24 +161,18 @@ def test_decoding_from_an_empty_folder_with_the_wheel_alone(installed: Path, tmp
 
 @pytest.mark.slow
 def test_a_pair_of_two_folders_with_the_wheel_alone(installed: Path, tmp_path: Path, prompt_file: str) -> None:
-    """Every stage from an empty folder, then a text with what was exported."""
-    models = tmp_path / "models"
+    """Every stage from an empty folder, each by the command that the one before has printed."""
     config = replace(
-        disk_config(models, prompt_file, verifiers=["nss"]),
+        disk_config(tmp_path / "models", prompt_file, verifiers=["nss"]),
         action_space=ActionSpaceConfig(2, 1, 1),
         train=TrainConfig(["nss"], hidden_sizes=(8, 4), max_epochs=1),
         evaluate=EvaluateConfig(bootstrap=20, study=False),
+        decode=DecodeConfig(max_new_tokens=8, temperature=1.0),
     )
     empty = tmp_path / "empty"
     empty.mkdir()
-    (tmp_path / "pair.yaml").write_text(json.dumps(as_json(config)))
-    shared = ["--config", "../pair.yaml"]
-    profile, data, run = ["--profile", "times.json"], ["--data", "data"], ["--run", "run"]
-    called(empty, [installed, "profile", *shared, "--out", "times.json"])
-    called(empty, [installed, "generate", *shared, "--out", "data"])
-    called(empty, [installed, "train", *shared, *data, *profile, "--out", "run"])
-    called(empty, [installed, "evaluate", *shared, *data, *run, "--out", "report"])
-    called(empty, [installed, "export", *run, "--metrics", "report/metrics.json", "--out", "checkpoints"])
-    text = ["--prompt", "w7 w3 w11", "--decode.max_new_tokens", "8", "--decode.temperature", "1"]
-    called(empty, [installed, "decode", *shared, "--checkpoint", "checkpoints/nss", *text])
-    assert {path.name for path in empty.iterdir()} >= {"times.json", "data", "run", "report", "checkpoints"}
+    (tmp_path / "the pair.yaml").write_text(json.dumps(as_json(config)))
+    first = ["ddte", "profile", "--config", "../the pair.yaml", "--out", "profile.json"]
+    ran = follow(first, lambda command: called(empty, [installed, *command[1:]]).stdout)
+    assert [command[1] for command in ran] == ["profile", "generate", "train", "evaluate", "export", "decode"]
+    assert {path.name for path in empty.iterdir()} >= {"profile.json", "data", "train", "report", "checkpoints"}

@@ -402,7 +402,8 @@ class DecodeConfig:
         top_p: smallest set of most probable tokens that holds this probability; 1 keeps all.
         top_k: so many most probable tokens; 0 keeps all.
         policy: `auto` (the checkpoint's better head, or its best static tree where the selector did not pay),
-            `policy`, `regressor`, or a tree (K, L1, L2).
+            `policy`, `regressor`, a tree (K, L1, L2), a copy from the text so far (`copy 8`; `copy 8 | (2, 0, 2)` with
+            drafts beside it, `copy 8 + (2, 0, 2)` below it), or a rule (`match 2: copy 8, else (2, 0, 2)`).
         guard: pause speculation while the pass times say that plain decoding is faster.
         seed: of everything that is drawn.
     """

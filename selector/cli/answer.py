@@ -20,7 +20,7 @@ from selector.network.checkpoint import SelectorCheckpoint
 def build_decoder(
     checkpoint: Path, profile: Literal["machine", "checkpoint"] | Path, pair: PairConfig, decode: DecodeConfig
 ) -> Decoder:
-    """The decoder of `ddte decode`: a checkpoint's selector, or a fixed expansion with its verifier."""
+    """The decoder of `ddte decode`: a checkpoint's selector, or a policy without one and its verifier."""
     console = Console(stderr=True)
     selector = SelectorCheckpoint.from_pretrained(checkpoint)
     times = LatencyProfile.load(profile) if isinstance(profile, Path) else profile
@@ -50,8 +50,10 @@ def print_stats(stats: DecodeStats) -> None:
     table.add_row("tokens", f"{stats.tokens} in {stats.steps} steps")
     table.add_row("tokens per second", f"{stats.tokens_per_second:.1f}")
     table.add_row("block efficiency", f"{stats.block_efficiency:.2f} tokens a step")
+    sources = [f"{name} {count / sum(stats.sources.values()):.0%}" for name, count in stats.sources.items() if count]
+    table.add_row("tokens from", ", ".join(sources))
     table.add_row("policy", stats.policy)
-    actions = [f"{expansion} {count / stats.steps:.0%}" for expansion, count in stats.actions.most_common(5)]
+    actions = [f"{action} {count / stats.steps:.0%}" for action, count in stats.actions.most_common(5)]
     table.add_row("trees (K, L1, L2)", ", ".join(actions))
     if stats.guarded:
         table.add_row("guard", f"{stats.guarded / stats.steps:.0%} of the steps held back: plain decoding was cheaper")

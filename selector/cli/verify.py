@@ -15,6 +15,7 @@ def verify(
     config_file: object,
     cases: Path | None = None,
     verifier: str = "traversal",
+    policy: str = "(3, 1, 2)",
     tokens: int = 48,
     texts: int = 300,
 ) -> int:
@@ -25,13 +26,14 @@ def verify(
     Args:
         cases: worked cases in the examples' JSON format, instead of --config.
         verifier: verifier of the decoder that is checked.
+        policy: its tree of every step, (K, L1, L2), or a copy or a rule, as decode.policy takes.
         tokens: length of each greedy text.
         texts: texts that are sampled for the check of the distribution.
     """
     if (cases is None) == (not config_file):
         given = "both" if config_file else "neither"
         raise UserError(f"cases and config are {given} given: give one, `--cases FILE` or `--config FILE`.")
-    return verify_cases(cases) if cases else verify_config(pair, verifier, tokens, texts)
+    return verify_cases(cases) if cases else verify_config(pair, verifier, policy, tokens, texts)
 
 
 def verify_cases(cases: Path) -> int:
@@ -51,7 +53,7 @@ def verify_cases(cases: Path) -> int:
     return 1 if failed else 0
 
 
-def verify_config(config: PairConfig, verifier: str, tokens: int, texts: int) -> int:
+def verify_config(config: PairConfig, verifier: str, policy: str, tokens: int, texts: int) -> int:
     """Losslessness of decoding with the pair, on this machine."""
     from rich.console import Console
 
@@ -59,11 +61,13 @@ def verify_config(config: PairConfig, verifier: str, tokens: int, texts: int) ->
     from selector.losslessness.check_pair import PROMPTS, check_pair, check_settings
     from selector.losslessness.finding import print_findings
 
-    check_settings(verifier, tokens, texts)
+    chosen = check_settings(verifier, policy, tokens, texts)
     with Console(stderr=True).status("loading the models") as status:
         pair = load_pair(config)
         prompts = [pair.encode(prompt) for prompt in PROMPTS]
-        findings = check_pair(pair, prompts, verifier=verifier, tokens=tokens, texts=texts, say=status.update)
+        findings = check_pair(
+            pair, prompts, verifier=verifier, policy=chosen, tokens=tokens, texts=texts, say=status.update
+        )
     print_findings(findings)
     return 0 if all(finding.passed for finding in findings) else 1
 

@@ -26,7 +26,7 @@ from selector.engine.huggingface import Pair, check_draft, pair_with
 from selector.errors import UserError
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.pair_names import ModelName
-from selector.trees.expansion import Expansion
+from selector.trees.expansion import Action
 
 VERIFIER = "traversal"
 
@@ -49,7 +49,7 @@ def ddte_generate(
     checkpoint: SelectorCheckpoint | Path | str | None = None,
     draft: PreTrainedModel | Path | str | None = None,
     verifier: str | None = None,
-    expansion: Expansion | tuple[int, int, int] | None = None,
+    expansion: Action | tuple[int, int, int] | None = None,
     guard: bool = True,
     profile: PassTimes = "machine",
     tokenizer: Any = None,
@@ -73,7 +73,7 @@ def ddte_generate(
         draft: a draft folder, a hub id, or a loaded model (default: the one that the checkpoint names, else the
             embedded target's).
         verifier: of an `expansion` without a checkpoint.
-        expansion: one tree (K, L1, L2) for all steps.
+        expansion: one action for all steps, a tree (K, L1, L2) or a `CopyExpansion`.
         guard: pause speculation while pass times say that plain decoding is faster.
         profile: pass times that the selector goes by; see `Decoder.with_selector`. Those of this machine are measured
             in the first call and kept in the user's cache.
@@ -141,7 +141,7 @@ def _build(
     draft: PreTrainedModel | Path | str | None,
     source: SelectorCheckpoint | Path | str | None,
     verifier: str | None,
-    expansion: tuple[int, ...] | None,
+    expansion: Action | tuple[int, ...] | None,
     guard: bool,
     profile: PassTimes,
     tokenizer: Any,

@@ -44,13 +44,14 @@ class KeptRows(_Around):
 
 
 class AlwaysAccept(TreeVerifier):
-    """A verifier that accepts the first branch to its end, so that texts follow the draft's distribution."""
+    """A verifier that accepts the copied chain, or the first branch, to its end: texts follow where those come from."""
 
     name = "always accept"
 
     def decide(self, tree: DraftTree, target_probs: Tensor) -> Decision:
         """See `TreeVerifier.decide`."""
-        leaf = 0
-        while tree.topology.children[leaf]:
-            leaf = tree.topology.children[leaf][0]
+        leaf, below = 0, [0]
+        while below:
+            leaf = below[0]
+            below = [tree.copied_children[leaf]] if leaf in tree.copied_children else tree.topology.children[leaf]
         return Decision({leaf: 1.0}, lambda node: target_probs[node])

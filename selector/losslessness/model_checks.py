@@ -85,9 +85,10 @@ def check_text(
     difference are checked as strictly as those before it.
     """
     plain = transformers_generate(target, prompt, count, GREEDY)
-    tokens = decoder.generate(list(prompt), count, GREEDY, end_ids=()).tokens
+    generation = decoder.generate(list(prompt), count, GREEDY, end_ids=())
+    tokens, copied = generation.tokens, generation.stats.accepted_copies
     if tokens == plain:
-        return Finding("greedy text", subject, IDENTICAL, f"{count} tokens")
+        return Finding("greedy text", subject, IDENTICAL, f"{count} tokens" + f", {copied} copied" * (copied > 0))
     gaps = gaps_of(target, prompt, tokens)
     first = next(place for place, pair in enumerate(zip(tokens, plain, strict=True)) if pair[0] != pair[1])
     worst = float(gaps.max())

@@ -84,14 +84,17 @@ def check_distribution(
 ) -> Finding:
     """One text of `HORIZON` tokens a seed. Stops early where the distribution is surely another one."""
     texts: list[list[int]] = []
+    copied = 0
     looks = {len(seeds) // 4, len(seeds) // 2}
     for seed in seeds:
-        texts.append(decoder.generate(list(prompt), HORIZON, sampling, seed, end_ids=()).tokens)
+        generation = decoder.generate(list(prompt), HORIZON, sampling, seed, end_ids=())
+        texts.append(generation.tokens)
+        copied += generation.stats.accepted_copies
         if len(texts) in looks and cells.p_value(texts) < BOUND / 100:
             break
     chance = cells.p_value(texts)
     detail = (
         f"p = {chance:.2g} (bound {BOUND:g}), total variation {cells.total_variation(texts):.3f}, "
-        f"{len(texts)} texts of {HORIZON} tokens, {len(cells.probs)} cells"
+        f"{len(texts)} texts of {HORIZON} tokens, {len(cells.probs)} cells" + f", {copied} tokens copied" * (copied > 0)
     )
     return Finding("sampled distribution", subject, DIVERGENT if chance < BOUND else OK, detail)

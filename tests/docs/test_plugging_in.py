@@ -81,7 +81,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_the_page_has_its_blocks(page: Any) -> None:
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 9
     assert len(page.answer.tokens) == 32 or page.answer.finish == "end"
     assert page.run.selector("follow").config.verifier == "follow"
 

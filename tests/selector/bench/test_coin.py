@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from selector.bench import coin as coin_module
 from selector.bench.coin import DECODING, Coin, OpenEnd, StepArm, coin_text
 from selector.decoding.decoder import Decoder
-from selector.decoding.policies import FixedPolicy
+from selector.decoding.policies import FixedPolicy, parse_policy
 from selector.distributions import Sampling
 from selector.latency import LatencyProfile
 from selector.trees.expansion import Expansion
@@ -29,6 +30,9 @@ class ByFeatures:
         return Expansion(1, 0, 0)
 
 
+RULE = "match 2: copy 3 | (2, 0, 1), else copy 1"
+
+
 def arms(*trees: tuple[int, int, int]) -> list[StepArm]:
     names = ("nss", "traversal", "rbv")
     return [StepArm(str(tree), get_verifier(name), FixedPolicy(tree)) for name, tree in zip(names, trees, strict=False)]
@@ -40,10 +44,9 @@ def pair(size: int = 2, end_ids: tuple[int, ...] = ()) -> Any:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_text_follows_the_target_whatever_the_coin_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    models, step_arms = (
-        pair(),
-        [*arms((1, 0, 0), (2, 0, 1), (2, 1, 1)), StepArm("look", get_verifier("nss"), ByFeatures())],
-    )
+    models, step_arms = pair(), arms((1, 0, 0), (2, 0, 1), (2, 1, 1))
+    step_arms.append(StepArm("look", get_verifier("nss"), ByFeatures()))
+    step_arms.append(StepArm("rule", get_verifier("traversal"), parse_policy(RULE)))
 
     def run() -> list[int]:
         coin, ending = Coin(step_arms, seed), OpenEnd(3, ())
@@ -125,6 +128,22 @@ def test_what_a_step_leaves_to_the_draft_is_its_own_cost(monkeypatch: pytest.Mon
             assert record.charge == pytest.approx(left - lag)
         lag, ready = left, True
     assert ready
+
+
+def test_copies_leave_more_to_the_draft_and_answer_for_it() -> None:
+    """A draft pass takes a second a row. An arm that never drafts leaves nothing to itself."""
+    profile = LatencyProfile((1,), (1, 64), ((1.0, 1.0),), ((1.0, 64.0),), (0.0, 0.0), (1.0,))
+    policies = {"never": "copy 4", "at times": "match 2: copy 4, else (1, 0, 2)"}
+    step_arms = [StepArm(name, get_verifier("nss"), parse_policy(text)) for name, text in policies.items()]
+    found = records(step_arms, profile, max_new_tokens=600)
+    charges = {name: [record for record in found if record.arm == arm] for arm, name in enumerate(policies)}
+    assert all(record.charge == 0 for record in charges["never"])
+    copied = [record for record in charges["at times"] if "copy" in str(record.expansion)]
+    assert copied
+    assert all(record.charge == pytest.approx(record.tokens) for record in copied)
+    beside = records([StepArm("", get_verifier("nss"), parse_policy("copy 4 | (1, 0, 1)"))], profile, max_new_tokens=99)
+    for before, record in itertools.pairwise(beside):
+        assert record.charge == pytest.approx(record.tokens - before.tokens), "it runs the root token alone"
 
 
 def test_the_text_ends_with_the_step_of_an_end_token() -> None:

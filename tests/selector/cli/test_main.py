@@ -289,7 +289,7 @@ def test_unknown_policy_is_named_with_the_choices(tmp_path: Path, capsys: pytest
     flags = ["--checkpoint", tmp_path, "--prompt", "Hello", "--decode.policy"]
     error = refused(capsys, "decode", *flags, "foo")
     assert "decode.policy is 'foo': choose auto, policy, regressor or a tree (K, L1, L2)" in error
-    assert fixed_policy("(2, 1, 3)") == (2, 1, 3)
+    assert fixed_policy("(2, 1, 3)").expansion == (2, 1, 3)
     assert fixed_policy("auto") is None
 
 

@@ -73,7 +73,11 @@ def test_cases_and_config_are_one_or_the_other(both: bool, config: Path, capsys:
 
 
 def test_settings_are_checked_before_the_models_are_loaded(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for flags, named in ((["--verifier", "travesal"], "travesal"), (["--texts", "10"], "texts is 10")):
+    for flags, named in (
+        (["--verifier", "travesal"], "travesal"),
+        (["--texts", "10"], "texts is 10"),
+        (["--policy", "copy"], "copy 8"),
+    ):
         assert main(["verify", "--config", str(config), "--pair.target", "./no/such", *flags]) == 2
         error = capsys.readouterr().err
         assert named in error

@@ -225,6 +225,25 @@ def test_exact_number_of_tokens(count: int) -> None:
         assert len(Decoder(pair, "traversal", parse_policy(policy)).generate(REPEATING, count).tokens) == count
 
 
+def test_stop_strings_end_tokens_and_streams(target: HuggingFaceModel, draft: HuggingFaceModel) -> None:
+    """A copy may run past an end; the text does not."""
+    pair = pair_of(target, draft)
+    pair.decode = lambda tokens: "".join(chr(97 + token % 26) for token in tokens)
+    plain = Decoder(pair, "traversal", (1, 0, 0)).generate(TEXT, 40)
+    for policy in ("copy 8", "copy 8 | (2, 0, 2)"):
+        decoder = Decoder(pair, "traversal", parse_policy(policy))
+        for place in (3, 11, 26):
+            stop = plain.text[place : place + 3]
+            generation = decoder.generate(TEXT, 40, stop_strings=stop)
+            assert generation.text == plain.text[: plain.text.index(stop) + 3]
+            steps = list(decoder.stream(TEXT, max_new_tokens=40, stop_strings=stop))
+            assert "".join(step.text for step in steps) == generation.text
+            end = plain.tokens[place]
+            found = decoder.generate(TEXT, 40, end_ids=[end])
+            assert found.tokens == plain.tokens[: plain.tokens.index(end) + 1]
+            assert found.stats.tokens == len(found.tokens)
+
+
 def test_without_a_match_the_drafted_part_is_left() -> None:
     pair = models(2)
     for policy in ("copy 4", "copy 4 | (2, 0, 1)", "copy 1 + (2, 0, 1)"):

@@ -11,11 +11,12 @@ import torch
 from rich.console import Console
 
 from selector.decoding.decoder import Decoder
+from selector.decoding.policies import parse_policy
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
 from selector.errors import UserError
 from selector.losslessness.broken_decoders import AlwaysAccept, KeptRows, WrongPositions
-from selector.losslessness.check_pair import check_settings
+from selector.losslessness.check_pair import check_pair, check_settings
 from selector.losslessness.finding import BLIND, CAUGHT, DIVERGENT, IDENTICAL, OK, Finding, control, print_findings
 from selector.losslessness.model_checks import check_passes, check_text, check_vocabulary
 from selector.losslessness.sampled_distribution import BOUND, LEAST, Cells, check_distribution
@@ -107,6 +108,19 @@ def test_verdicts_on_the_terminal() -> None:
 
 def test_settings() -> None:
     with pytest.raises(UserError, match="texts is 10: give 50 or more"):
-        check_settings("traversal", 48, 10)
+        check_settings("traversal", "(3, 1, 2)", 48, 10)
     with pytest.raises(UserError, match="verifier"):
-        check_settings("nonsense", 48, 100)
+        check_settings("nonsense", "(3, 1, 2)", 48, 100)
+    with pytest.raises(UserError, match="drafts beside a copied token"):
+        check_settings("rbv", "match 2: copy 4 | (2, 0, 2), else (2, 0, 2)", 48, 100)
+
+
+@pytest.mark.parametrize("policy", ["copy 4", "copy 2 + (2, 0, 1)", "copy 4 | (3, 1, 2)"])
+def test_copies(pair: Any, policy: str) -> None:
+    """Checks say how much was copied, and see a decoder that accepts whatever it copies."""
+    pair.encode = None
+    prompt = [*PROMPT, 7, *PROMPT]
+    findings = check_pair(pair, [prompt], policy=parse_policy(policy), tokens=24, texts=100)
+    assert all(finding.passed for finding in findings)
+    assert {finding.detail.split()[-1] for finding in findings if finding.check == "greedy text"} == {"copied"}
+    assert sum(finding.verdict == CAUGHT for finding in findings) == 4

@@ -12,14 +12,13 @@ from selector.offline.baselines import PolicyResult
 from selector.offline.labelled_roots import LabelledRoots
 from selector.statistics import Floats, Interval, percentile_interval, prompt_sums, resampled_rates
 
-METRICS = (
+METRICS = (  # of every policy; where something can be copied, `ratio_to_best_copy_rule` is one more
     "tokens_per_second",
     "ratio_to_plain",
     "ratio_to_best_static",
     "ratio_to_best_static_per_setting",
     "ratio_to_best_root_branching",
     "ratio_to_best_verifier_static",
-    "ratio_to_best_copy_rule",
     "block_efficiency",
     "gap_recovered",
 )
@@ -97,12 +96,12 @@ def metric_rows(scores: PolicyScores, best_verifier: PolicyScores) -> list[dict[
             "ratio_to_best_static_per_setting": scores.ratio(policy, "best_static_per_setting"),
             "ratio_to_best_root_branching": scores.ratio(policy, "best_root_branching"),
             "ratio_to_best_verifier_static": scores.ratio(policy, "best_static", best_verifier),
-            "ratio_to_best_copy_rule": scores.ratio(policy, "best_copy_rule"),
             "block_efficiency": scores.block_efficiency(policy),
             "gap_recovered": scores.gap_recovered(policy),
         }
-        for metric in METRICS:
-            interval = figures[metric]._asdict()
-            row = {"verifier": scores.verifier, "policy": policy, "metric": metric, **interval}
+        if "best_copy_rule" in scores.outcomes:
+            figures["ratio_to_best_copy_rule"] = scores.ratio(policy, "best_copy_rule")
+        for metric, interval in figures.items():
+            row = {"verifier": scores.verifier, "policy": policy, "metric": metric, **interval._asdict()}
             rows.append({**row, "n_prompts": len(scores.roots.prompt_names)})
     return rows

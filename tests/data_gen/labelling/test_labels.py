@@ -27,7 +27,7 @@ BESIDE = Expansion(1, 0, 2), Expansion(2, 1, 1)
 SPACE = ActionSpace(3, 1, 2, copied=(1, 4), beside=BESIDE)
 EARLIER = (1, 0, 1, 3)  # what could be copied at both roots
 PROMPT = [1, 0, 2]
-FORESTS, SAMPLES = 6, 40
+FORESTS, SAMPLES = 4, 40
 STEPS = 400
 BOUND = 4.5  # standard errors
 EXPANSIONS = [Expansion(1, 0, 3), Expansion(2, 0, 2), Expansion(3, 1, 1), Expansion(2, 1, 2), *SPACE.copies]
@@ -93,11 +93,12 @@ def exact():
     found = defaultdict(list)
     for root in range(2):
         world = TableWorld(text[: len(PROMPT) + root])
+        trees = {expansion: list(world.trees(expansion)) for expansion in dict.fromkeys([*EXPANSIONS, *BESIDE])}
         for expansion in EXPANSIONS:
             means = {}
             for name, verifier in VERIFIERS.items():
                 own = expansion.drafted if getattr(expansion, "beside", False) and name not in MIXED else expansion
-                means[name] = sum(weight * float(verifier.expected_tokens(*tree)) for weight, *tree in world.trees(own))
+                means[name] = sum(weight * float(verifier.expected_tokens(*tree)) for weight, *tree in trees[own])
             for name, mean in means.items():
                 found[name].append(mean)
     return {name: torch.tensor(means).view(2, -1) for name, means in found.items()}
@@ -107,7 +108,7 @@ def largest_z(values, exact):
     """Of the labels' means at both roots and all `EXPANSIONS`."""
     values = values[..., [SPACE.index(expansion) for expansion in EXPANSIONS]]
     error = values.std(1) / values.shape[1] ** 0.5
-    return float(((values.mean(1) - exact).abs() / (error + 1e-9)).max())
+    return float(((values.mean(1) - exact).abs() / (error + 1e-6)).max())  # a copied chain has no error but float32's
 
 
 @pytest.mark.parametrize("name", VERIFIERS)

@@ -18,6 +18,7 @@ from selector.engine.drafting import start_root
 from selector.engine.early_exit import build_early_exit, load_draft, save_draft
 from selector.engine.huggingface import pair_with
 from selector.engine.reading_draft import ReadingDraft
+from selector.engine.text_index import TextIndex
 from selector.errors import UserError
 from selector.features import Previous, RootFeatures, read_target
 from selector.trees.expansion import Expansion
@@ -95,7 +96,9 @@ def test_replay(prompt: list[int], architecture: str) -> None:
             logits, hidden = states_of(pair.target, known)
             law = read_target(warp(logits[-1:], SAMPLING)[0], support)
             previous = Previous(law, root.probs[-2], hidden[-1], root.hidden[-2])
-        expected = root.features(previous, pair.target.hidden_size, length, SAMPLING)
+        index = TextIndex(known[: len(prompt)])
+        index.append(known[len(prompt) :])
+        expected = root.features(previous, pair.target.hidden_size, length, SAMPLING, index.match())
         for name in ("target_hidden", "draft_hidden_prev", "draft_hidden_root", "scalars"):
             torch.testing.assert_close(getattr(features, name), getattr(expected, name), atol=2e-3, rtol=2e-3)
 

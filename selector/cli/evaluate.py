@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 from warnings import warn
 
 from selector.cli.next_command import beside, print_next
 from selector.config import EvaluateConfig
 from selector.errors import UserError
-
-if TYPE_CHECKING:
-    from selector.latency import LatencyProfile
-    from selector.training.run_folder import RunFolder
 
 
 def evaluate(
@@ -82,7 +78,7 @@ def _listed(field: str, paths: Path | list[Path]) -> list[Path]:
     return found
 
 
-def _runs(paths: Sequence[Path]) -> list[RunFolder]:
+def _runs(paths: Sequence[Path]) -> list[Any]:  # a `RunFolder` each: named here, `--help` would load torch for it
     """Run folders with the same test prompts."""
     from selector.training.run_folder import RunFolder
 
@@ -94,7 +90,7 @@ def _runs(paths: Sequence[Path]) -> list[RunFolder]:
     return runs
 
 
-def _profiles(paths: Sequence[Path]) -> dict[str, LatencyProfile]:
+def _profiles(paths: Sequence[Path]) -> dict[str, Any]:  # a `LatencyProfile` each
     """Pass times by the names of their files."""
     from selector.latency import LatencyProfile
 

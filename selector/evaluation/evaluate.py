@@ -53,8 +53,8 @@ def evaluate(
     Args:
         checkpoints: selectors, any number of any verifiers; several of one verifier are training seeds.
         dataset: roots with labels.
-        profile: pass times of the machine in question, not necessarily the one of training; or those of several
-            machines by name, which a map compares: the rest of the report is then about the first.
+        profile: pass times of the machine in question, not necessarily the one of training; or those of
+            several machines by name, which a map compares, the rest of the report being about the first.
         config: settings of the intervals, and whether the study of inputs and data is made.
         folder: new or empty, for what is written.
         test_prompts: prompt ids to score on; static trees and references are chosen on all other prompts.

@@ -86,22 +86,26 @@ def test_the_card_has_what_the_hub_shows(hub: Hub) -> None:
     assert card.data.library_name == "ddte"
     assert "speculative-decoding" in card.data.tags
     assert card.data.model_name == "selector"
-    (result,) = card.data.eval_results
-    assert result.metric_value == shipped.config.metrics["validation_ratio_to_static"]
+    (result,) = [result for result in card.data.eval_results if result.dataset_split == "validation"]
+    assert result.metric_value == pytest.approx(shipped.config.metrics["validation_ratio_to_static"])
     assert card.text.strip() == ModelCard(shipped.card).text.strip()
 
 
 def test_what_a_checkpoint_knows_of_its_models_need_not_be_given(hub: Hub, tmp_path: Path) -> None:
     shipped = SelectorCheckpoint.load(SELECTOR)
+    unnamed = SelectorCheckpoint(shipped.network, replace(shipped.config, models=PairNames()), shipped.card)
     for given, field in (({"license": "mit"}, "base_model"), ({"base_model": "a/b"}, "license")):
         with pytest.raises(UserError, match=f"{field} is left out"):
-            shipped.push_to_hub("me/selector", **given)
+            unnamed.push_to_hub("me/selector", **given)
     assert hub.calls == []
     names = PairNames(ModelName("a/target", licence="mit"), ModelName("a/draft", licence="mit"))
     named = SelectorCheckpoint(shipped.network, replace(shipped.config, models=names), shipped.card)
     named.push_to_hub("me/selector")
     data = ModelCard.load(hub.folder / "me" / "selector" / "README.md").data
     assert (data.base_model, data.license, data.datasets) == (["a/target", "a/draft"], "mit", None)
+    shipped.push_to_hub("me/shipped")
+    data = ModelCard.load(hub.folder / "me" / "shipped" / "README.md").data
+    assert (data.base_model, data.license) == (["HuggingFaceTB/SmolLM2-135M-Instruct"], "apache-2.0")
     named.push_to_hub("me/other", license="other: mine", hub_code=True)
     assert (hub.folder / "me" / "other" / "custom_generate" / "generate.py").exists()
     data = ModelCard.load(hub.folder / "me" / "other" / "README.md").data

@@ -153,7 +153,7 @@ def test_branches_that_are_not_independent_are_noticed(exact, monkeypatch):
         return trunk, [[replace(walk, uniform=trunk.uniform[walk.start :]) for walk in below] for below in extra]
 
     monkeypatch.setattr(supertree, "_draw_paths", copied)
-    assert largest_z(draw_labels(["naive"])["naive"], exact["naive"]) > BOUND
+    assert largest_z(draw_labels(["naive"], forests=4 * FORESTS)["naive"], exact["naive"]) > BOUND
 
 
 def test_bounds_and_growth(labels):

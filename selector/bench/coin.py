@@ -8,7 +8,7 @@ drawn, so the text follows the target's distribution whatever comes up.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ from selector.distributions import Sampling
 from selector.engine.huggingface import Pair
 from selector.features import Match, RootFeatures
 from selector.latency import LatencyProfile
+from selector.offline.labelled_roots import LOOP_MATCH, LOOP_SHARE
 from selector.trees.draft_tree import DraftTree
 from selector.trees.expansion import Action
 from selector.trees.verifier import Verification, Verifier
@@ -29,12 +30,13 @@ DECODING = tuple(name for name in SECTIONS if name != "prefill")
 
 
 class StepArm(NamedTuple):
-    """A verifier and a policy that take single steps; `against` names the static arm that a selector must beat."""
+    """A verifier and a policy that take single steps; `against` and `rule` name the arms that it must beat."""
 
     name: str
     verifier: Verifier
     policy: Policy
     against: str | None = None
+    rule: str | None = None
 
 
 class StepRecord(NamedTuple):
@@ -48,6 +50,7 @@ class StepRecord(NamedTuple):
         seconds: `[sections]` by `DECODING`, without the prompt's passes.
         charge: seconds to add: the draft's first pass also runs tokens that earlier steps left to it, while a step
             answers for what it leaves itself, unless its arm never drafts. Differences of the profile's draft passes.
+        looping: whether its text loops.
     """
 
     prompt: int
@@ -58,6 +61,7 @@ class StepRecord(NamedTuple):
     expected: float
     seconds: tuple[float, ...]
     charge: float
+    looping: bool = False
 
 
 class WatchedRoot:
@@ -163,16 +167,18 @@ def coin_text(
     max_new_tokens: int,
     draft_warp: DraftWarp = "same",
     place: tuple[int, int] = (0, 0),
-) -> Iterator[StepRecord]:
+) -> list[StepRecord]:
     """Records of the steps of one text, whose (prompt, setting) is `place`.
 
     The step in which the draft runs the prompt is left out: its first draft pass is one with the prompt's. Expectations
-    are computed between steps, off the clock.
+    and matches are computed between steps, off the clock. A text loops where more than `LOOP_SHARE` of its steps end
+    in `LOOP_MATCH` tokens or more that stand in the answer already.
     """
     coin, ending = Coin(arms, seed), OpenEnd(max_new_tokens, pair.end_ids)
     decoder = Decoder(pair, coin, coin, draft_warp)
     before = dict.fromkeys(SECTIONS, 0.0)
     ready = False  # whether the draft has run the prompt
+    found, matches = [], []
     for step in decoder.steps(prompt, ending, sampling, seed):
         seconds = tuple(step.stats.seconds[name] - before[name] for name in DECODING)
         before = dict(step.stats.seconds)
@@ -185,7 +191,11 @@ def coin_text(
             charge = _draft_seconds(profile, coin.context, 1 + len(step.tokens))
             charge -= _draft_seconds(profile, coin.context, 1)
         if not first:
-            yield StepRecord(*place, coin.arm, step.expansion, len(step.tokens), coin.expected(), seconds, charge)
+            tokens, expected = len(step.tokens), coin.expected()
+            found.append(StepRecord(*place, coin.arm, step.expansion, tokens, expected, seconds, charge))
+        matches.append(coin.root.match)
+    long = sum(match is not None and match.length >= LOOP_MATCH and not match.in_prompt for match in matches)
+    return [record._replace(looping=long > LOOP_SHARE * len(matches)) for record in found]
 
 
 def _draft_seconds(profile: LatencyProfile, context: int, rows: int) -> float:

@@ -64,11 +64,12 @@ class DecodeBench:
         counts = [0] * len(self.measured.arms)
         for number, place in enumerate(self._places()):
             sampling, seed = self.settings[place[1]], self.seed + number
-            for record in coin_text(
+            found = coin_text(
                 self.pair, self.measured.arms, self.profile, self.prompts[place[0]], sampling, seed,
                 self.max_new_tokens, self.draft_warp, place,
-            ):  # fmt: skip
-                self.measured.records.append(record)
+            )  # fmt: skip
+            self.measured.records += found
+            for record in found:
                 counts[record.arm] += 1
             if number < min(whole_texts, len(self.prompts) * len(self.settings)):
                 texts = list(self.measured.texts)
@@ -88,10 +89,7 @@ class DecodeBench:
     def _warm_up(self) -> None:
         """A short text of each kind, not counted."""
         prompt, sampling = self.prompts[0], self.settings[0]
-        for _ in coin_text(
-            self.pair, self.measured.arms, self.profile, prompt, sampling, self.seed, 32, self.draft_warp
-        ):
-            pass
+        coin_text(self.pair, self.measured.arms, self.profile, prompt, sampling, self.seed, 32, self.draft_warp)
         for arm in self.measured.texts:
             write_text(arm, self.pair, prompt, sampling, self.seed, 8, (0, 0))
             arm.runs.clear()
@@ -164,7 +162,8 @@ def bench_decode(
     rows = measure(bench, steps, texts, until_width, console)
     if json:
         write_json(json, rows)
-    return exit_code([row for row in rows if "steps" in row], require_speedup, console)
+    compared = [row for row in rows if "steps" in row and not row.get("looping")]
+    return exit_code(compared, require_speedup, console)
 
 
 def measure(
@@ -180,11 +179,13 @@ def measure(
             words = "decoding" if width is None else f"decoding, widest interval {width:.3f}"
             progress.update(bar, completed=done, description=words)
     rows = bench.measured.rows()
-    console.print(verdict(rows))
+    headline = [row for row in rows if not row.get("looping")]
+    console.print(verdict(headline))
     console.print(bench_table(rows))
-    for row in rows:
-        if row.get("ratio_to_static") is not None:
-            console.print(f"{row['arm']} runs at {interval_of(row, 'ratio_to_static'):.3f} times {row['against']}.")
+    for row in headline:
+        for name, opponent in (("ratio_to_static", "against"), ("ratio_to_rule", "rule")):
+            if row.get(name) is not None:
+                console.print(f"{row['arm']} runs at {interval_of(row, name):.3f} times {row[opponent]}.")
     if (disorder := bench.measured.disorder()) > DISORDER:
         console.print(f"Other work was in the way: steps took {disorder:.2f} times what they take in a steady state.")
     return rows
@@ -249,8 +250,9 @@ def bench_table(rows: Sequence[dict[str, Any]]) -> Table:
         table.add_column(heading, no_wrap=heading != "arm")  # names wrap before figures are cut
     for row in rows:
         ratios = (f"{interval_of(row, name):.2f}" for name in ("ratio_to_plain", "ratio_to_no_drafting"))
+        name = row["arm"] + ", texts that loop" * row.get("looping", False)
         table.add_row(
-            row["arm"], str(row.get("steps", "")), as_text(row["tokens_per_second"], ".1f"), *ratios,
+            name, str(row.get("steps", "")), as_text(row["tokens_per_second"], ".1f"), *ratios,
             as_text(row.get("tokens_a_step"), ".2f"), as_text(row.get("overhead_share"), ".0%"),
         )  # fmt: skip
     return table

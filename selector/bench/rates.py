@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,23 @@ class Measured:
     seed: int = 0
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row an arm, the arms of whole texts first. Ratios are by `ratio`; `*_low` and `*_high` are their ends."""
+        """One row an arm, and one more of its steps in texts that loop, which are left out of the first.
+
+        Where all texts loop there is one row. The arms of whole texts come first.
+        """
+        apart = [record for record in self.records if record.looping]
+        if not 0 < len(apart) < len(self.records):
+            return self._rows()
+        looping = [row | {"looping": True} for row in replace(self, records=apart)._rows() if "steps" in row]
+        return replace(self, records=self.headline)._rows() + looping
+
+    @property
+    def headline(self) -> list[StepRecord]:
+        """Records of texts that do not loop, or all where all loop."""
+        return [record for record in self.records if not record.looping] or self.records
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Ratios are by `ratio`; `*_low` and `*_high` are their ends."""
         counts = resample_counts(self.prompts, self.resamples, self.seed)
         sums = {arm.name: text_sums(arm, self.prompts) for arm in self.texts}
         sums |= {arm.name: step_sums(self.records, place, self.prompts) for place, arm in enumerate(self.arms)}
@@ -105,13 +121,15 @@ class Measured:
                 other = sums[arm.against]
                 row |= {"against": arm.against} | _named("ratio_to_static", ratio(own, other, counts, self.level))
                 row |= _named("ratio_to_static_as_it_happened", ratio(own, other, counts, self.level, True))
+            if arm.rule is not None:
+                row |= {"rule": arm.rule} | _named("ratio_to_rule", ratio(own, sums[arm.rule], counts, self.level))
             rows.append(row)
         return rows
 
     def width(self) -> float | None:
         """Width of the widest interval of a selector over its static tree, else of an arm over no drafting; or None."""
         counts = resample_counts(self.prompts, 200, self.seed)
-        sums = {arm.name: step_sums(self.records, place, self.prompts) for place, arm in enumerate(self.arms)}
+        sums = {arm.name: step_sums(self.headline, place, self.prompts) for place, arm in enumerate(self.arms)}
         pairs = [(arm.name, arm.against) for arm in self.arms if arm.against is not None]
         pairs = pairs or [(arm.name, self.arms[0].name) for arm in self.arms[1:]]
         found = [ratio(sums[own], sums[other], counts, self.level) for own, other in pairs]

@@ -47,7 +47,15 @@ def step_arms(
         elif fixed.actions != (static,):
             arms.append(StepArm(f"{name} {_title(fixed)}", own, fixed, opponent))
         arms.append(StepArm(opponent, own, FixedPolicy(static)))
-    arms += [StepArm(f"{verifier} {_title(asked)}", get_verifier(verifier), asked) for asked in policies]
+    statics = {arm.verifier.name: arm.against for arm in arms if arm.against}
+    for asked in policies:
+        against = statics.get(verifier) if isinstance(asked, MatchRule) else None
+        arms.append(StepArm(f"{verifier} {_title(asked)}", get_verifier(verifier), asked, against))
+    rules = {arm.verifier.name: arm.name for arm in reversed(arms) if isinstance(arm.policy, MatchRule)}
+    arms = [
+        arm._replace(rule=rules.get(arm.verifier.name)) if isinstance(arm.policy, SelectorPolicy) else arm
+        for arm in arms
+    ]
     for arm in arms:
         for action in getattr(arm.policy, "actions", ()):
             check_action(arm.verifier, action)

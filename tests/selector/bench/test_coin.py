@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from selector.bench import coin as coin_module
 from selector.bench.coin import DECODING, Coin, OpenEnd, StepArm, coin_text
@@ -144,6 +145,21 @@ def test_copies_leave_more_to_the_draft_and_answer_for_it() -> None:
     beside = records([StepArm("", get_verifier("nss"), parse_policy("copy 4 | (1, 0, 1)"))], profile, max_new_tokens=99)
     for before, record in itertools.pairwise(beside):
         assert record.charge == pytest.approx(record.tokens - before.tokens), "it runs the root token alone"
+
+
+def test_a_text_that_repeats_itself_loops(profile: LatencyProfile) -> None:
+    """In its answer: what stands in the prompt may be copied as often as it likes."""
+
+    def counting(size: int, prompt: list[int], tokens: int) -> set[bool]:
+        table = TableModel(size, 11)
+        table.logits = lambda context: torch.eye(size)[(context[-1] + 1) % size]  # type: ignore[method-assign]
+        models = SimpleNamespace(target=table, draft=table, end_ids=(), decode=str)
+        found = coin_text(models, arms((1, 0, 0)), profile, prompt, Sampling(0.0), 0, tokens)
+        return {record.looping for record in found}
+
+    assert counting(4, [0], 60) == {True}
+    assert counting(64, [*range(64), 0], 40) == {False}
+    assert not any(record.looping for record in records(arms((1, 0, 0)), profile))
 
 
 def test_the_text_ends_with_the_step_of_an_end_token() -> None:

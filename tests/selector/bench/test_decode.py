@@ -17,8 +17,10 @@ from selector.bench.step_arms import arm_names, step_arms
 from selector.cli.main import main
 from selector.config import DecodeConfig
 from selector.decoding import pass_times
+from selector.decoding.policies import parse_policy
 from selector.distributions import Sampling
 from selector.engine.causal_model import HuggingFaceModel
+from selector.errors import UserError
 from tests.support.disk_pair import save_pair
 from tests.support.profiles import make_profile
 from tests.support.scripted_selectors import make_checkpoint
@@ -58,6 +60,21 @@ def test_names_say_what_runs(policy: str, ratio: float, names: list[str]) -> Non
     selector = make_checkpoint(verifier="nss", best_static=(2, 0, 2), metrics=metrics)
     arms = step_arms([Path("nss")], [selector], [], "nss", make_profile(), policy)
     assert [arm.name for arm in arms] == ["no drafting", *names]
+
+
+def test_rules_are_opponents_of_selectors_and_have_the_static_tree_for_one() -> None:
+    rule, other = parse_policy("match 2: copy 4 | (2, 0, 1), else (2, 0, 1)"), parse_policy("copy 4")
+    arms = {
+        arm.name: arm
+        for arm in step_arms([Path("nss")], [make_checkpoint(verifier="nss")], [rule, other], "nss", make_profile())
+    }
+    title = "nss rule match 2: copy 4 | (2, 0, 1), else (2, 0, 1)"
+    static = next(name for name in arms if name.startswith("nss static ("))
+    assert arms[title].against == static
+    assert {arm.rule for name, arm in arms.items() if "selector" in name} == {title}
+    assert arms["nss static copy 4"].against is None
+    with pytest.raises(UserError, match="drafts beside a copied token"):
+        step_arms([], [], [rule], "rbv", make_profile())
 
 
 def test_a_profile_of_another_machine_is_named(target: HuggingFaceModel, draft: HuggingFaceModel) -> None:

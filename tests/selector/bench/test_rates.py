@@ -62,6 +62,28 @@ def test_rows() -> None:
     assert "ratio_to_static" not in rows["static"]
 
 
+def test_texts_that_loop_have_rows_of_their_own() -> None:
+    looping = [record(0, NONE, 1.0, 1.0), record(1, CHAIN, 1.0, 9.0), record(2, TREE, 1.0, 3.0)]
+    found = measured(world() + [one._replace(looping=True) for one in looping])
+    rows = found.rows()
+    assert rows[:4] == measured(world()).rows()
+    assert found.width() == measured(world()).width()
+    assert [(row["arm"], row["looping"]) for row in rows[4:]] == [
+        ("no drafting", True), ("selector", True), ("static", True),
+    ]  # fmt: skip
+    assert rows[5]["ratio_to_static"] == pytest.approx(3.0)
+    only = measured([one._replace(looping=True) for one in looping]).rows()
+    assert [row["arm"] for row in only] == ["plain", "no drafting", "selector", "static"]
+
+
+def test_a_selector_stands_beside_a_rule() -> None:
+    found = measured(world())
+    found.arms[1:2] = [found.arms[1]._replace(rule="static")]  # type: ignore[index]
+    row = found.rows()[2]
+    assert (row["rule"], row["ratio_to_rule"]) == ("static", pytest.approx(1.25))
+    assert "rule" not in found.rows()[3]
+
+
 def test_slow_moments_of_the_machine_weigh_on_the_raw_seconds_alone() -> None:
     found = measured(world(slow=26.0))
     row = next(row for row in found.rows() if row["arm"] == "selector")

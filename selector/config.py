@@ -347,6 +347,7 @@ class DistillConfig:
         layers: indices of the target's layers that the draft starts from, the first being 0.
         reads: what the draft reads beside its own layers' inputs: `tokens` alone, or also the hidden state of the
             `target` before each token (the idea of EAGLE, arXiv 2401.15077).
+        start: folder of a distilled draft whose weights training starts from, instead of the target's own layers.
         depths: passes that a draft which reads the target is trained on: its laws of the first, second, .. token
             since the target's pass.
         head_tokens: size of the draft's head (the target's most frequent tokens); 0 keeps the whole head.
@@ -365,6 +366,7 @@ class DistillConfig:
 
     layers: list[int] = field(default_factory=lambda: [0, 29])
     reads: Literal["tokens", "target"] = "tokens"
+    start: str | None = None
     depths: int = 2
     head_tokens: int = 8192
     token_budget: int = 1_000_000
@@ -380,9 +382,12 @@ class DistillConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        names = ("depths", "token_budget", "sampling_batch", "new_tokens", "top_tokens", "epochs", "batch_size")
-        _check_least("distill", self, 1, *names)
-        _check_least("distill", self, 0, "head_tokens", "holdout_tokens", "total_variation_epochs", "seed")
+        _check_least(
+            "distill", self, 1, "depths", "token_budget", "sampling_batch", "new_tokens", "top_tokens", "batch_size"
+        )
+        _check_least("distill", self, 0, "head_tokens", "holdout_tokens", "epochs", "total_variation_epochs", "seed")
+        if not self.epochs + self.total_variation_epochs:
+            raise UserError("distill.epochs and distill.total_variation_epochs are 0: give 1 or more to one of them.")
         _check_positive("distill", self, "learning_rate")
         if not self.layers or min(self.layers) < 0:
             raise UserError(f"distill.layers is {self.layers}: name one or more of the target's layers, from 0.")

@@ -24,7 +24,7 @@ from selector.artifacts.loading import read_json
 from selector.artifacts.writing import as_json, atomic_write, write_json, write_text
 from selector.config import Config
 from selector.distributions import Sampling
-from selector.engine.early_exit import build_early_exit, load_draft, save_draft
+from selector.engine.early_exit import build_early_exit, load_draft, save_draft, start_from
 from selector.engine.huggingface import load_target
 from selector.engine.naming import target_name
 from selector.pair_names import ModelName, licence_keys
@@ -50,6 +50,8 @@ def _distill(config: Config, folder: Path, work: Path) -> None:
     held_out_shards, training_shards = hold_out(_sample(target, tokenizer, config, work), settings.holdout_tokens)
     head_tokens = frequent_tokens(training_shards, vocab_size, settings.head_tokens or vocab_size)
     draft = build_early_exit(target.float(), settings.layers, head_tokens, settings.reads)  # type: ignore[no-untyped-call]
+    if settings.start is not None:
+        start_from(draft, Path(settings.start), target)
     training = DraftTraining(draft, head_tokens, training_shards, settings, held_out_shards)
     with _progress("Training") as progress:
         task = progress.add_task("training", total=training.total_shards, completed=training.done_shards)

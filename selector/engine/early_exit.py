@@ -59,28 +59,28 @@ def build_early_exit(
         base.layers[position] = copied
     draft.lm_head = _reduced_head(target, head_tokens)
     if reads == "target":
-        base.fuse = Fuse(base.embed_tokens.weight, base.norm.weight)
+        base.fuse = Fuse(base.embed_tokens.weight)
     return draft
 
 
 class Fuse(nn.Module):
     """The first layer's input of a draft that reads the target: a token's embedding and the hidden state before it.
 
-    After EAGLE (arXiv 2401.15077, section 4): one `2d -> d` matrix. Both parts are brought to one size first; the
-    matrix starts as their sum in the sizes that the target gives them.
+    After EAGLE (arXiv 2401.15077, section 4): one `2d -> d` matrix. It starts as the embedding alone, so that a draft
+    begins as one that reads tokens; states are brought to the embedding's size, so that one learning rate suits both.
     """
 
-    def __init__(self, embedding: Tensor, norm: Tensor) -> None:
-        """`embedding [vocab, d]`, `norm [d]`: the weights of the target's embedding and of its final norm."""
+    def __init__(self, embedding: Tensor) -> None:
+        """`embedding [vocab, d]`: the weight of the target's embedding."""
         super().__init__()
         one = torch.eye(embedding.shape[1], dtype=embedding.dtype, device=embedding.device)
-        sizes = (float(weight.detach().float().pow(2).mean().sqrt()) for weight in (embedding, norm))
-        self.weight = nn.Parameter(torch.cat([one * size for size in sizes], 1))
+        self.weight = nn.Parameter(torch.cat([one, torch.zeros_like(one)], 1))
+        self.size = float(embedding.detach().float().pow(2).mean().sqrt())
 
     def forward(self, embedded: Tensor, states: Tensor) -> Tensor:
         """`embedded`, `states [.., d] -> [.., d]`."""
-        parts = [nn.functional.rms_norm(part, part.shape[-1:]) for part in (embedded, states.to(embedded.dtype))]
-        return nn.functional.linear(torch.cat(parts, -1), self.weight)
+        sized = nn.functional.rms_norm(states.to(embedded.dtype), states.shape[-1:]) * self.size
+        return nn.functional.linear(torch.cat([embedded, sized], -1), self.weight)
 
 
 def reads_target(draft: PreTrainedModel) -> bool:
@@ -194,6 +194,20 @@ def load_draft(folder: Path, target: PreTrainedModel) -> tuple[PreTrainedModel, 
             parameter.copy_(tensors[name])
     draft.train(False)
     return draft, head_tokens
+
+
+def start_from(draft: PreTrainedModel, folder: Path, target: PreTrainedModel) -> None:
+    """Give a draft the weights of a stored one of the same layers; what that one lacks stays as it is.
+
+    Raises UserError as `load_draft` does, and where the stored draft has other layers or weights that `draft` lacks.
+    """
+    stored, own = trained_parameters(load_draft(folder, target)[0]), trained_parameters(draft)
+    layers = json.loads((folder / "config.json").read_text())["layers"]
+    if any(name not in own or own[name].shape != value.shape for name, value in stored.items()):
+        raise UserError(f"distill.start {str(folder)!r} has layers {layers} and other weights than the draft to make.")
+    with torch.no_grad():
+        for name, value in stored.items():
+            own[name].copy_(value)
 
 
 def _check_head_tokens(head_tokens: Tensor, folder: Path, vocab_size: int) -> None:

@@ -19,7 +19,7 @@ from data_gen.distillation.shards import before, row_batch
 from data_gen.distillation.training import DraftTraining
 from data_gen.distillation.unrolled import unrolled_logits
 from selector.config import DistillConfig
-from selector.engine.early_exit import build_early_exit, load_draft, save_draft
+from selector.engine.early_exit import build_early_exit, load_draft, save_draft, start_from, trained_parameters
 from selector.errors import UserError
 
 SIZES: dict[str, Any] = {
@@ -134,6 +134,25 @@ def test_any_target_gets_a_draft_that_accepts_more(kind: str, reads: Any, tmp_pa
         columns = torch.where(ids % 2 == 0, ids // 2, -1)
         rates_of = [float(acceptance(logits, columns, top, one).mean()) for logits in (ours, theirs)]
         assert rates_of[1] == pytest.approx(rates_of[0], abs=0.03), "8-bit weights"
+
+
+@pytest.mark.parametrize("reads", ["tokens", "target"])
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_draft_starts_from_a_stored_one(kind: str, reads: Any, tmp_path: Path) -> None:
+    """It has the stored one's laws, whether or not it reads more."""
+    target = target_of(kind)
+    stored = build_early_exit(target, [0, 1], HEAD)
+    with torch.no_grad():
+        for parameter in trained_parameters(stored).values():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    save_draft(stored, tmp_path, layers=[0, 1], head_tokens=HEAD, info={})
+    draft, batch = build_early_exit(target, [0, 1], HEAD, reads), row_batch(sampled(target), torch.arange(4))
+    start_from(draft, tmp_path, target)
+    expected = unrolled_logits(load_draft(tmp_path, target)[0], batch, 1)[0]
+    for logits in unrolled_logits(draft, batch, 3):
+        torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+    with pytest.raises(UserError, match=r"distill\.start .* has layers \[0, 1\] and other weights"):
+        start_from(build_early_exit(target, [0], HEAD), tmp_path, target)
 
 
 def test_training_that_diverges_is_one_sentence(tmp_path: Path) -> None:

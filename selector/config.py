@@ -180,7 +180,7 @@ class GenerateConfig:
     """Data generation.
 
     Attributes:
-        prompts: `builtin`, paths of JSONL files, or hub sets, `math500` or pinned `math500@REVISION`.
+        prompts: `builtin`, `copying`, paths of JSONL files, or hub sets, `math500` or pinned `math500@REVISION`.
         prompts_per_task: at most this many prompts of each task; 0 takes all.
         settings: (temperature, top-p) pairs; prompt `i` of a task is sampled at setting `i + j` for each
             `j < settings_per_prompt`, so that tasks and settings cross.

@@ -17,7 +17,10 @@ from data_gen.prompts.hub_sets import HUB_SETS
 from selector.engine.prompts import encode_chat
 from selector.errors import UserError
 
-BUILTIN = "builtin"
+BUILTIN = {  # files of each built-in set
+    "builtin": ("coding", "math_easy", "math_hard", "translation", "writing"),
+    "copying": ("copying",),  # long sources to edit, correct and quote; no part of what selectors are trained on
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Prompt:
 
 
 def load_prompts(sources: Sequence[str], per_task: int = 0) -> list[Prompt]:
-    """All prompts of `sources`: `builtin`, hub sets (`NAME` or `NAME@REVISION`), or JSONL paths.
+    """All prompts of `sources`: `builtin`, `copying`, hub sets (`NAME` or `NAME@REVISION`), or JSONL paths.
 
     At most `per_task` of a task are taken (0: all). Raises UserError for an unknown source, a broken line (file
     and line are named), or an id that comes twice.
@@ -62,7 +65,7 @@ def load_prompts(sources: Sequence[str], per_task: int = 0) -> list[Prompt]:
             if per_task == 0 or taken[prompt.task] <= per_task:
                 prompts.append(prompt)
     if not prompts:
-        raise UserError(f"prompts is {list(sources)}: there is no prompt in it; try {BUILTIN!r}.")
+        raise UserError(f"prompts is {list(sources)}: there is no prompt in it; try 'builtin'.")
     return prompts
 
 
@@ -75,10 +78,10 @@ def rendered(prompts: Sequence[Prompt], tokenizer: Any, chat_template: bool, see
 
 def _from_source(source: str, per_task: int) -> Iterable[tuple[str, Prompt]]:
     """Prompts of one source, each with the place that an error message names."""
-    if source == BUILTIN:
-        folder = files("data_gen.prompts") / "builtin"
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-            yield from _parse_lines(entry.name, entry.read_text("utf-8"))
+    if source in BUILTIN:
+        for task in BUILTIN[source]:
+            name = f"{task}.jsonl"
+            yield from _parse_lines(name, (files("data_gen.prompts") / "builtin" / name).read_text("utf-8"))
     elif (hub_set := find_set(source)) is not None:
         for row in load_rows(source, hub_set, per_task):
             yield f"hub set {source}", _parse(row)
@@ -89,7 +92,7 @@ def _from_source(source: str, per_task: int) -> Iterable[tuple[str, Prompt]]:
 def _read(source: str) -> str:
     path = Path(source)
     if not path.is_file():
-        known = ", ".join([BUILTIN, *HUB_SETS])
+        known = ", ".join([*BUILTIN, *HUB_SETS])
         raise UserError(f"prompts is {source!r}: there is no such file; give a JSONL path or one of {known}.")
     try:
         return path.read_text("utf-8")

@@ -39,7 +39,7 @@ def decode(
         static: what to measure without a selector, each a tree (K, L1, L2), a copy, or a rule, as decode.policy takes.
         verifier: verifier of these.
         profile: this machine's pass times (default: measured once, and kept in the user's cache).
-        prompts: `builtin`, JSONL files or hub sets (default: `builtin`).
+        prompts: `builtin`, `copying`, JSONL files or hub sets (default: `builtin`).
         prompts_per_task: prompts of each task; 0 takes all.
         settings: (temperature, top-p) pairs (default: those of --decode).
         steps: steps of each decoder; all of them take turns in the same texts.
@@ -74,7 +74,7 @@ def step(
     Args:
         static: the tree of every step, (K, L1, L2).
         verifier: its verifier.
-        prompts: `builtin`, JSONL files or hub sets (default: `builtin`).
+        prompts: `builtin`, `copying`, JSONL files or hub sets (default: `builtin`).
         prompts_per_task: prompts of each task; 0 takes all.
         json: write the rows here as well.
     """

@@ -37,6 +37,15 @@ def test_builtin_has_sixty_of_each_task_with_unique_texts():
     assert all("\\boxed{}" in p.messages[0]["content"] for p in prompts if p.task.startswith("math"))
 
 
+def test_copying_is_a_set_of_long_texts_of_its_own():
+    prompts = load_prompts(["copying"])
+    assert {(prompt.task, prompt.licence) for prompt in prompts} == {("copying", "Apache-2.0")}
+    texts = [prompt.messages[0]["content"] for prompt in prompts]
+    assert len(set(texts)) == 8
+    assert all(1400 < len(text) < 2100 for text in texts)
+    assert len(load_prompts(["builtin", "copying"])) == 308
+
+
 def test_per_task_takes_the_first_of_each_task():
     counts = Counter(prompt.task for prompt in load_prompts(["builtin"], 3))
     assert set(counts.values()) == {3}
@@ -93,7 +102,7 @@ def test_a_bad_line_is_named(tmp_path, bad, words):
 
 
 def test_unknown_source_names_the_known_ones():
-    with pytest.raises(UserError, match=r"no such file.*builtin.*math500"):
+    with pytest.raises(UserError, match=r"no such file.*builtin, copying, math500"):
         load_prompts(["nothing.jsonl"])
 
 

@@ -30,13 +30,19 @@ DECODING = tuple(name for name in SECTIONS if name != "prefill")
 
 
 class StepArm(NamedTuple):
-    """A verifier and a policy that take single steps; `against` and `rule` name the arms that it must beat."""
+    """A verifier and a policy that take single steps.
+
+    Attributes:
+        against, rule: names of the arms that it must beat: its best static tree, and a rule.
+        weight: how often it comes up. Tokens a step of an arm that copies vary most, so it takes more steps.
+    """
 
     name: str
     verifier: Verifier
     policy: Policy
     against: str | None = None
     rule: str | None = None
+    weight: int = 1
 
 
 class StepRecord(NamedTuple):
@@ -98,12 +104,13 @@ class Coin:
 
     def __init__(self, arms: Sequence[StepArm], seed: int) -> None:
         self._arms, self._random = arms, random.Random(seed)
+        self._weights = [arm.weight for arm in arms]
         self.arm, self.drafts, self.context, self.lag = 0, False, 0, 0
         self._scored: tuple[DraftTree, Tensor] | None = None
 
     def choose(self, root: RootView) -> Action:
         """The action of the arm that the coin draws."""
-        self.arm = self._random.randrange(len(self._arms))
+        self.arm = self._random.choices(range(len(self._arms)), self._weights)[0]
         self.root = WatchedRoot(root)
         self.context, self.lag = root.context_length, root.lag
         action = self._arms[self.arm].policy.choose(self.root)

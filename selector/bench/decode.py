@@ -10,15 +10,16 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
+from data_gen.data_card import setting_name
 from data_gen.prompts.prompts import load_prompts, rendered
 from selector.artifacts.claims import check_file
 from selector.artifacts.writing import write_json
 from selector.bench.coin import StepArm, coin_text
-from selector.bench.rates import Measured, interval_of
-from selector.bench.step_arms import NO_DRAFTING, shared_warp, shipped_checkpoints, step_arms
-from selector.bench.texts import PLAIN, TextArm, text_arms, write_text
+from selector.bench.rates import Measured, Places
+from selector.bench.step_arms import shared_warp, shipped_checkpoints, step_arms
+from selector.bench.tables import exit_code, headlines, print_results
+from selector.bench.texts import TextArm, text_arms, write_text
 from selector.config import Config, DecodeConfig
 from selector.decoding.pass_times import FOREIGN, foreign_times, machine_profile
 from selector.decoding.policies import fixed_policy, parse_policy
@@ -27,10 +28,7 @@ from selector.engine.huggingface import Pair, load_pair
 from selector.errors import UserError
 from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
-from selector.statistics import as_text
 from selector.trees.verifiers import get_verifier
-
-DISORDER = 1.05  # above it a sentence says that other work took the machine's time
 
 
 class DecodeBench:
@@ -46,6 +44,7 @@ class DecodeBench:
         profile: LatencyProfile,
         *,
         max_new_tokens: int,
+        tasks: Sequence[str] = (),
         draft_warp: Any = "same",
         seed: int = 0,
         resamples: int = 2000,
@@ -53,6 +52,7 @@ class DecodeBench:
     ) -> None:
         self.pair, self.prompts, self.settings, self.profile = pair, prompts, settings, profile
         self.max_new_tokens, self.draft_warp, self.seed = max_new_tokens, draft_warp, seed
+        self.parts = parts_of(tasks, settings)
         self.measured = Measured(arms, [], texts, len(prompts), resamples, level, seed)
 
     def run(self, steps: int, whole_texts: int, until_width: float | None = None) -> Iterator[float]:
@@ -101,6 +101,17 @@ class DecodeBench:
             return False
         found = self.measured.width()
         return found is not None and found <= width
+
+
+def parts_of(tasks: Sequence[str], settings: Sequence[Sampling]) -> dict[str, Places]:
+    """The (prompt, setting) places of each task and of each setting, where there are several."""
+    places = [(prompt, setting) for prompt in range(len(tasks)) for setting in range(len(settings))]
+    by_task = {task: {place for place in places if tasks[place[0]] == task} for task in sorted(set(tasks))}
+    by_setting = {
+        setting_name(sampling.temperature, sampling.top_p): {place for place in places if place[1] == index}
+        for index, sampling in enumerate(settings)
+    }
+    return {name: part for parts in (by_task, by_setting) if len(parts) > 1 for name, part in parts.items()}
 
 
 def bench_decode(
@@ -156,14 +167,13 @@ def bench_decode(
     ids = rendered(chosen, pair.tokenizer, config.generate.chat_template, config.decode.seed)
     bench = DecodeBench(
         pair, arms, text_arms(pair, assisted, prompt_lookup), ids, samplings, times, draft_warp=warp,
-        max_new_tokens=config.decode.max_new_tokens, seed=config.decode.seed, resamples=config.evaluate.bootstrap,
-        level=config.evaluate.level,
+        max_new_tokens=config.decode.max_new_tokens, tasks=[prompt.task for prompt in chosen], seed=config.decode.seed,
+        resamples=config.evaluate.bootstrap, level=config.evaluate.level,
     )  # fmt: skip
     rows = measure(bench, steps, texts, until_width, console)
     if json:
         write_json(json, rows)
-    compared = [row for row in rows if "steps" in row and not row.get("looping")]
-    return exit_code(compared, require_speedup, console)
+    return exit_code([row for row in headlines(rows) if "steps" in row], require_speedup, console)
 
 
 def measure(
@@ -178,16 +188,8 @@ def measure(
             width = bench.measured.width()
             words = "decoding" if width is None else f"decoding, widest interval {width:.3f}"
             progress.update(bar, completed=done, description=words)
-    rows = bench.measured.rows()
-    headline = [row for row in rows if not row.get("looping")]
-    console.print(verdict(headline))
-    console.print(bench_table(rows))
-    for row in headline:
-        for name, opponent in (("ratio_to_static", "against"), ("ratio_to_rule", "rule")):
-            if row.get(name) is not None:
-                console.print(f"{row['arm']} runs at {interval_of(row, name):.3f} times {row[opponent]}.")
-    if (disorder := bench.measured.disorder()) > DISORDER:
-        console.print(f"Other work was in the way: steps took {disorder:.2f} times what they take in a steady state.")
+    rows = bench.measured.rows() + bench.measured.parts(bench.parts)
+    print_results(bench.measured, rows, console)
     return rows
 
 
@@ -212,47 +214,3 @@ def bench_settings(pairs: Sequence[tuple[float, float]], settings: DecodeConfig)
     """The (temperature, top-p) pairs asked for, else the one of the decoding settings; top-k is always theirs."""
     chosen = pairs or [(settings.temperature, settings.top_p)]
     return [Sampling(temperature, top_p, settings.top_k) for temperature, top_p in chosen]
-
-
-def exit_code(rows: Sequence[dict[str, Any]], required: float | None, console: Console) -> int:
-    """1 when nothing could be compared with plain `generate`, or the best is below `required` times it; else 0."""
-    ratios = [row["ratio_to_plain"] for row in rows if row["ratio_to_plain"] is not None]
-    if not ratios:
-        console.print("No arm could be compared with plain decoding.")
-        return 1
-    if required is not None and max(ratios) < required:
-        console.print(f"The best arm is {max(ratios):.2f} times plain; {required} was required.")
-        return 1
-    return 0
-
-
-def verdict(rows: Sequence[dict[str, Any]]) -> str:
-    """The answer in a sentence: the fastest arm, and how much of its gain is the engine's."""
-    others = [row for row in rows if row["arm"] != PLAIN and row["ratio_to_plain"] is not None]
-    if not others:
-        return "No arm beside plain decoding finished."
-    best = max(others, key=lambda row: float(row["ratio_to_plain"]))
-    ratio = interval_of(best, "ratio_to_plain")
-    times = f"{ratio:.2f} times plain decoding"
-    if best["ratio_to_plain"] <= 1:
-        return f"Speculation is slower than plain decoding here: the best arm, {best['arm']}, runs at {times}."
-    if ratio.verdict != "gain":
-        return f"No arm is surely faster than plain decoding here: the best, {best['arm']}, runs at {times}."
-    engine = next((row["ratio_to_plain"] for row in rows if row["arm"] == NO_DRAFTING), None)
-    split = f", of which {engine:.2f} is the engine's without drafting" if engine is not None else ""
-    return f"The fastest arm is {best['arm']}: {times}{split}."
-
-
-def bench_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Throughput with intervals, tokens a step, and the time outside the models."""
-    table = Table()
-    for heading in ("arm", "steps", "tokens/s", "x plain", "x no drafting", "a step", "overhead"):
-        table.add_column(heading, no_wrap=heading != "arm")  # names wrap before figures are cut
-    for row in rows:
-        ratios = (f"{interval_of(row, name):.2f}" for name in ("ratio_to_plain", "ratio_to_no_drafting"))
-        name = row["arm"] + ", texts that loop" * row.get("looping", False)
-        table.add_row(
-            name, str(row.get("steps", "")), as_text(row["tokens_per_second"], ".1f"), *ratios,
-            as_text(row.get("tokens_a_step"), ".2f"), as_text(row.get("overhead_share"), ".0%"),
-        )  # fmt: skip
-    return table

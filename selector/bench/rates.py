@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,9 @@ from selector.bench.coin import DECODING, StepArm, StepRecord
 from selector.bench.texts import TextArm
 from selector.statistics import Floats, Interval, percentile_interval, prompt_sums, resample_counts
 
+Places = Set[tuple[int, int]]  # of (prompt, setting)
+OPPOSED = ("ratio_to_static", "ratio_to_rule")
+PART_KEYS = ("arm", "verifier", "against", "rule", "steps", "tokens_a_step")
 MODEL_PASSES = tuple(DECODING.index(name) for name in ("draft", "target"))
 
 
@@ -103,6 +106,16 @@ class Measured:
     def headline(self) -> list[StepRecord]:
         """Records of texts that do not loop, or all where all loop."""
         return [record for record in self.records if not record.looping] or self.records
+
+    def parts(self, parts: Mapping[str, Places]) -> list[dict[str, Any]]:
+        """Rows of the arms that have opponents, without texts that loop, in each named part of the places."""
+        found = []
+        for name, places in parts.items():
+            records = [record for record in self.headline if (record.prompt, record.setting) in places]
+            for row in replace(self, records=records)._rows():
+                kept = {key: value for key, value in row.items() if key in PART_KEYS or key.startswith(OPPOSED)}
+                found += [{"part": name} | kept] if "against" in row or "rule" in row else []
+        return found
 
     def _rows(self) -> list[dict[str, Any]]:
         """Ratios are by `ratio`; `*_low` and `*_high` are their ends."""

@@ -15,10 +15,11 @@ from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.network.checkpoint_config import REMEDY
 from selector.shipped import find
-from selector.trees.expansion import Expansion
+from selector.trees.expansion import CopyExpansion, Expansion
 from selector.trees.verifiers import get_verifier
 
 NO_DRAFTING = "no drafting"
+COPYING = 3  # times as many steps of an arm that copies: about the ratio of the deviations of their tokens a step
 
 
 def step_arms(
@@ -59,7 +60,12 @@ def step_arms(
     for arm in arms:
         for action in getattr(arm.policy, "actions", ()):
             check_action(arm.verifier, action)
-    return list({arm.name: arm for arm in reversed(arms)}.values())[::-1]
+    weighted = [arm._replace(weight=COPYING if _copies(arm.policy) else 1) for arm in reversed(arms)]
+    return list({arm.name: arm for arm in weighted}.values())[::-1]
+
+
+def _copies(policy: Any) -> bool:
+    return any(isinstance(action, CopyExpansion) for action in policy.actions)
 
 
 def _title(policy: FixedPolicy | MatchRule) -> str:

@@ -42,7 +42,7 @@ def decode(
         prompts: `builtin`, `copying`, JSONL files or hub sets (default: `builtin`).
         prompts_per_task: prompts of each task; 0 takes all.
         settings: (temperature, top-p) pairs (default: those of --decode).
-        steps: steps of each decoder; all of them take turns in the same texts.
+        steps: steps of each decoder, of those that copy three times as many; they take turns in the same texts.
         until_width: stop earlier, once the widest interval of a ratio is as narrow as this.
         texts: texts that plain, assisted and prompt-lookup generation write in between.
         assisted: measure transformers' assisted generation as well.

@@ -162,6 +162,15 @@ def test_a_text_that_repeats_itself_loops(profile: LatencyProfile) -> None:
     assert not any(record.looping for record in records(arms((1, 0, 0)), profile))
 
 
+def test_an_arm_comes_up_as_often_as_its_weight_says() -> None:
+    coin = Coin(
+        [arm._replace(weight=weight) for arm, weight in zip(arms((1, 0, 0), (1, 0, 0)), (1, 3), strict=True)], 0
+    )
+    root: Any = SimpleNamespace(context_length=1, lag=0, match=None, sampling=Sampling())
+    drawn = [(coin.choose(root), coin.arm)[1] for _ in range(4000)]
+    assert 0.72 < sum(drawn) / len(drawn) < 0.78
+
+
 def test_the_text_ends_with_the_step_of_an_end_token() -> None:
     ending = OpenEnd(10, (9,))
     assert ending.accept([1, 2]) == [1, 2]

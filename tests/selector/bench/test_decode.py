@@ -12,8 +12,9 @@ import torch
 from rich.console import Console
 
 from selector.bench import decode as bench
-from selector.bench.decode import bench_settings, bench_times, exit_code
+from selector.bench.decode import bench_settings, bench_times, parts_of
 from selector.bench.step_arms import arm_names, step_arms
+from selector.bench.tables import exit_code
 from selector.cli.main import main
 from selector.config import DecodeConfig
 from selector.decoding import pass_times
@@ -75,6 +76,23 @@ def test_rules_are_opponents_of_selectors_and_have_the_static_tree_for_one() -> 
     assert arms["nss static copy 4"].against is None
     with pytest.raises(UserError, match="drafts beside a copied token"):
         step_arms([], [], [rule], "rbv", make_profile())
+
+
+def test_parts_are_tasks_and_settings_where_there_are_several() -> None:
+    cool, hot = Sampling(0.6), Sampling(1.0)
+    assert parts_of(["coding", "writing", "coding"], [cool, hot]) == {
+        "coding": {(0, 0), (0, 1), (2, 0), (2, 1)},
+        "writing": {(1, 0), (1, 1)},
+        "temperature 0.6, top-p 1": {(0, 0), (1, 0), (2, 0)},
+        "temperature 1, top-p 1": {(0, 1), (1, 1), (2, 1)},
+    }
+    assert parts_of(["coding"], [cool]) == {}
+
+
+def test_arms_that_copy_take_more_steps() -> None:
+    rule = parse_policy("match 2: copy 4, else (2, 0, 1)")
+    arms = step_arms([Path("nss")], [make_checkpoint(verifier="nss")], [rule], "nss", make_profile())
+    assert {arm.name: arm.weight for arm in arms if arm.weight != 1} == {f"nss rule {rule}": 3}
 
 
 def test_a_profile_of_another_machine_is_named(target: HuggingFaceModel, draft: HuggingFaceModel) -> None:

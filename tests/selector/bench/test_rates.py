@@ -112,3 +112,17 @@ def test_without_runs_there_is_no_ratio() -> None:
     assert empty.width() is None
     sums = step_sums([], 0, 2)
     assert ratio(sums, sums, resample_counts(2, 10, 0), 0.95).value is None
+
+
+def test_parts_are_measured_by_themselves() -> None:
+    """Texts that loop stay out, and so does plain decoding, which wrote other texts."""
+    rows = [one._replace(setting=one.prompt % 2) for one in world()]
+    rows += [record(1, CHAIN, 1.0, 9.0)._replace(looping=True)]
+    rows = [one._replace(expected=4.0) if one.arm == 1 and one.prompt == 3 else one for one in rows]
+    found = measured(rows).parts({"last": {(3, 1)}, "even": {(0, 0), (2, 0)}})
+    assert [(row["part"], row["arm"], row["steps"]) for row in found] == [
+        ("last", "selector", 50),
+        ("even", "selector", 100),
+    ]
+    assert [row["ratio_to_static"] for row in found] == [pytest.approx(4.0 / 1.6), pytest.approx(1.25)]
+    assert not any(key.startswith("ratio_to_plain") for row in found for key in row)

@@ -22,12 +22,12 @@ COLUMNS = {
     "block_efficiency": ("a step", ".2f"),
     "gap_recovered": ("gap", ".0%"),
 }
-MAPPED = ("static_over_plain", "selector_over_static", "oracle_over_static", "gap_recovered")
+MAPPED = ("static_over_plain", "selector_over_static", "rule_over_static", "oracle_over_static", "gap_recovered")
 UNDEFINED = dict.fromkeys(Interval._fields)
 MAP_NOTE = (
-    "Selector and oracle are over the best static tree; draft: the time of its pass over that of a target pass. Drafts "
-    "are accepted as this pair's are on every machine: only the times are the machine's, and the selector's regressor, "
-    "which is not trained again, is priced by them."
+    "Selector, copy rule and oracle are over the best static tree; draft: the time of its pass over that of a target "
+    "pass. Drafts are accepted as this pair's are on every machine: only the times are the machine's, and the "
+    "selector's regressor, which is not trained again, is priced by them."
 )
 COLOURS = {"gain": "green", "loss": "red", "no difference shown": "yellow"}
 
@@ -66,13 +66,14 @@ def print_map(path: Path, console: Console | None = None) -> None:
         return
     table = Table(title=f"{verifier} on each machine", title_justify="left", box=SIMPLE, padding=(0, 0), pad_edge=False)
     table.add_column("machine", overflow="fold")
-    for name in ("static", "× plain", "selector", "oracle", "gap", "draft"):
+    for name in ("static", "× plain", "selector", "rule", "oracle", "gap", "draft"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        plain, selector, oracle, gap = (Interval(**row[name] or UNDEFINED) for name in MAPPED)
+        plain, selector, rule, oracle, gap = (Interval(**row[name] or UNDEFINED) for name in MAPPED)
         texts = (
             as_text(plain.value, ".2f"),
             f"{selector:.3f}",
+            as_text(rule.value, ".3f"),
             as_text(oracle.value, ".3f"),
             as_text(gap.value, ".0%"),
         )

@@ -42,7 +42,8 @@ class MachineRow:
         acceptance: share of single drafted tokens that the verifier accepts; None where no tree drafts one.
         engine: the decoder without drafting over plain decoding.
         static_over_plain, static_over_undrafted: throughput of the best static tree over these two.
-        selector_over_static, oracle_over_static: paired; without a selector the first is None.
+        selector_over_static, rule_over_static, oracle_over_static: paired; without a selector the first is None,
+            without copies the second, which is the best copy rule of the training prompts there.
         gap_recovered: share of the oracle's gain that the selector has.
         n_prompts: that the intervals rest on.
     """
@@ -58,6 +59,7 @@ class MachineRow:
     static_over_plain: Interval
     static_over_undrafted: Interval
     selector_over_static: Interval | None
+    rule_over_static: Interval | None
     oracle_over_static: Interval
     gap_recovered: Interval | None
     n_prompts: int
@@ -135,6 +137,9 @@ def machine_row(
         "best_static": baselines.score_policy(roots, np.full(len(roots), best), roots.times),
         "oracle": baselines.oracle(roots),
     }
+    if baselines.copies_anything(train_roots):
+        rule = baselines.best_copy_rule(train_roots).actions(roots)
+        outcomes["rule"] = baselines.score_policy(roots, rule, roots.times)
     if checkpoints:
         outcomes["selector"] = selector_outcomes(checkpoints, test, roots)[0]["selector_regressor"]
     scores, context = PolicyScores(verifier, roots, outcomes, counts, level), test.context_length.double()
@@ -151,6 +156,7 @@ def machine_row(
         static_over_plain=scores.ratio("best_static", "plain"),
         static_over_undrafted=scores.ratio("best_static", "undrafted"),
         selector_over_static=scores.ratio("selector", "best_static") if checkpoints else None,
+        rule_over_static=scores.ratio("rule", "best_static") if "rule" in outcomes else None,
         oracle_over_static=scores.ratio("oracle", "best_static"),
         gap_recovered=scores.gap_recovered("selector") if checkpoints else None,
         n_prompts=len(roots.prompt_names),

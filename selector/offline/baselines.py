@@ -121,8 +121,13 @@ class CopyRule(NamedTuple):
         return np.where(roots.match >= self.least, self.copy, self.tree)
 
 
+def copies_anything(roots: LabelledRoots) -> bool:
+    """Whether some root has what could be copied, and an action that does."""
+    return bool(roots.space.copies) and bool(roots.match.any())
+
+
 def best_copy_rule(roots: LabelledRoots) -> CopyRule:
-    """The rule of highest throughput over `roots`, whose space has copies."""
+    """The rule of highest throughput over `roots`, some of which have what could be copied."""
     rules = [_rule_from(roots, least) for least in range(1, LONGEST_LEAST + 1) if (roots.match >= least).any()]
     return max(rules, key=lambda rule: score_policy(roots, rule.actions(roots), roots.times).throughput)
 
@@ -147,7 +152,7 @@ def static_policies(train: LabelledRoots, test: LabelledRoots) -> dict[str, Poli
         "best_chain": np.full(len(test), best_action(train, chains(train.space))),
         "best_root_branching": np.full(len(test), best_action(train, root_branching(train.space))),
     }
-    if train.space.copies and train.match.any():
+    if copies_anything(train):
         choices["best_copy_rule"] = best_copy_rule(train).actions(test)
     return {name: score_policy(test, actions, test.times) for name, actions in choices.items()}
 

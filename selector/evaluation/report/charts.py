@@ -46,7 +46,7 @@ def overview_chart(combinations: Sequence[Combination]) -> Figure:
             ratio = combination.figures.get((policy, "ratio_to_best_static"))
             if ratio is not None:
                 bar_with_interval(axes, row + offset, ratio, colour(policy), marker)
-    for policy, marker in (("selector", "o"), ("oracle", "^")):
+    for policy, marker in (("selector", "o"), ("rule", "s"), ("oracle", "^")):
         axes.plot([], [], marker, color=colour(policy), label=policy)
     label_rows(axes, [f"{one.verifier}, {one.figure('ratio_to_plain').value:.2f}× plain" for one in combinations])
     axes.set_xlabel(OVER_STATIC)
@@ -58,9 +58,11 @@ def draft_cost_chart(mapped: MachineMap) -> Figure:
     """Gain of selector and oracle over the draft's cost on the first machine; all machines of the map as numbers."""
     figure = new_figure(3.9, WIDE)
     axes = figure.subplots()
-    for policy, marker in (("selector", "o"), ("oracle", "^")):
+    for policy, marker in (("selector", "o"), ("rule", "s"), ("oracle", "^")):
         shade, points = colour(policy), _over_static(mapped.sweep, policy)
-        axes.plot(points[:, 0], points[:, 1], color=shade, lw=1.5, label=policy)
+        if not len(points):
+            continue
+        axes.plot(points[:, 0], points[:, 1], color=shade, lw=1.5, label="copy rule" if policy == "rule" else policy)
         axes.fill_between(points[:, 0], points[:, 2], points[:, 3], color=shade, alpha=0.2, lw=0)
         for number, (cost, ratio, _, _) in enumerate(_over_static(mapped.of(mapped.verifier), policy), 1):
             axes.plot(cost, ratio, marker, color=shade, mec=INK, mew=0.6, ms=6, zorder=4)
@@ -71,13 +73,13 @@ def draft_cost_chart(mapped: MachineMap) -> Figure:
     axes.minorticks_off()
     axes.set_xlabel("time of a draft pass over that of a target pass")
     axes.set_ylabel("over the best static tree")
-    figure.legend(loc="outside upper center", ncols=2)
+    figure.legend(loc="outside upper center", ncols=3)
     return figure
 
 
 def _over_static(rows: Sequence[MachineRow], policy: str) -> Floats:
     """The draft's cost, a policy's ratio to the best static tree, and the ends of its interval, `[rows, 4]`."""
-    ratios = [row.selector_over_static if policy == "selector" else row.oracle_over_static for row in rows]
+    ratios: list[Interval | None] = [getattr(row, f"{policy}_over_static") for row in rows]
     points = [(row.draft_cost, *ratio) for row, ratio in zip(rows, ratios, strict=True) if ratio is not None]
     return np.array(points, dtype=np.float64).reshape(-1, 4)
 

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from selector.evaluation import machine_map
 from selector.features import SCALARS
 from selector.offline import baselines
 from selector.offline.labelled_roots import LabelledRoots, looping
+from selector.statistics import resample_counts
 from selector.trees.expansion import ActionSpace, CopyExpansion, Expansion
+from tests.support.profiles import make_profile
 from tests.support.synthetic_data import make_dataset
 
 SPACE = ActionSpace(1, 2, 0, (4,))
@@ -64,3 +67,21 @@ def test_texts_loop_by_long_matches_in_the_answer() -> None:
     scalars[texts == 2, in_prompt] = 1.0
     loops = looping(replace(dataset, manifest=manifest, scalars=scalars))
     assert loops.tolist() == (texts == 1).tolist()
+
+
+@pytest.mark.parametrize("pays_from", [3, 9])
+def test_the_map_of_machines_has_the_rule_where_something_can_be_copied(
+    pays_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = roots(pays_from)
+    found = found if pays_from < 9 else replace(found, match=0 * found.match)
+    monkeypatch.setattr(machine_map, "build_roots", lambda *_: found)
+    dataset, counts = make_dataset(prompts=4), resample_counts(len(found.prompt_names), 20, 0)
+    row = machine_map.machine_row("here", make_profile(), "specinfer", [], dataset, dataset, counts, 0.95)
+    if pays_from == 9:
+        assert row.rule_over_static is None
+        return
+    policies = baselines.static_policies(found, found)
+    ratio = policies["best_copy_rule"].throughput / policies["best_static"].throughput
+    assert row.rule_over_static is not None
+    assert row.rule_over_static.value == pytest.approx(ratio)

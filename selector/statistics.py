@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 MIN_VALID_SHARE = 0.975
 Verdict = Literal["gain", "loss", "no difference shown"]
 

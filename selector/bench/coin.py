@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from selector.bench.adjusted import covariates
 from selector.decoding.decoder import Decoder, DraftWarp
 from selector.decoding.policies import Policy, RootView
 from selector.decoding.stats import SECTIONS
@@ -57,6 +58,7 @@ class StepRecord(NamedTuple):
         charge: seconds to add: the draft's first pass also runs tokens that earlier steps left to it, while a step
             answers for what it leaves itself, unless its arm never drafts. Differences of the profile's draft passes.
         looping: whether its text loops.
+        known: covariates of its root, see `adjusted`.
     """
 
     prompt: int
@@ -68,6 +70,7 @@ class StepRecord(NamedTuple):
     seconds: tuple[float, ...]
     charge: float
     looping: bool = False
+    known: tuple[float, ...] = ()
 
 
 class WatchedRoot:
@@ -97,6 +100,12 @@ class WatchedRoot:
         return self._root.features(previous)
 
 
+def may_draft(arm: StepArm) -> bool:
+    """Whether the arm drafts at some roots: where it does not say what it may choose, it may."""
+    actions = getattr(arm.policy, "actions", None)
+    return actions is None or any(action.drafted.max_depth > 0 for action in actions)
+
+
 class Coin:
     """The policy and the verifier of a decoder whose steps are taken by arms in random turn."""
 
@@ -106,21 +115,17 @@ class Coin:
         self._arms, self._random = arms, random.Random(seed)
         self._weights = [arm.weight for arm in arms]
         self.arm, self.drafts, self.context, self.lag = 0, False, 0, 0
+        self.match: Match | None = None
         self._scored: tuple[DraftTree, Tensor] | None = None
 
     def choose(self, root: RootView) -> Action:
         """The action of the arm that the coin draws."""
         self.arm = self._random.choices(range(len(self._arms)), self._weights)[0]
         self.root = WatchedRoot(root)
-        self.context, self.lag = root.context_length, root.lag
+        self.context, self.lag, self.match = root.context_length, root.lag, root.match
         action = self._arms[self.arm].policy.choose(self.root)
         self.drafts = self.root.asked or action.drafted.max_depth > 0
         return action
-
-    @property
-    def drafts_at_times(self) -> bool:
-        """Whether the arm may draft at another root."""
-        return any(action.drafted.max_depth > 0 for action in getattr(self._arms[self.arm].policy, "actions", ()))
 
     def verify(self, tree: DraftTree, target_probs: Tensor, generator: torch.Generator | None) -> Verification:
         """The outcome that the arm's verifier samples; the scored tree is kept for `expected`."""
@@ -154,6 +159,12 @@ class OpenEnd:
         """More tokens than any tree holds."""
         return 1 << 30
 
+    @property
+    def text(self) -> list[int]:
+        """The tokens up to the end or the length, which do not depend on how far the last step went."""
+        ends = (place + 1 for place, token in enumerate(self.tokens) if token in self._end_ids)
+        return self.tokens[: min(self._length, next(ends, self._length))]
+
     def accept(self, committed: Sequence[int]) -> list[int]:
         """All tokens of a step."""
         self.tokens += committed
@@ -177,32 +188,35 @@ def coin_text(
 ) -> list[StepRecord]:
     """Records of the steps of one text, whose (prompt, setting) is `place`.
 
-    The step in which the draft runs the prompt is left out: its first draft pass is one with the prompt's. Expectations
-    and matches are computed between steps, off the clock. A text loops where more than `LOOP_SHARE` of its steps end
-    in `LOOP_MATCH` tokens or more that stand in the answer already.
+    Steps up to the one in which the draft runs the prompt are left out, whoever took them: its first pass is one with
+    the prompt's, and arms are compared over the same steps. Expectations and matches are computed between steps, off
+    the clock. A text loops where more than `LOOP_SHARE` of its steps end in `LOOP_MATCH` tokens or more that stand in
+    the answer already.
     """
     coin, ending = Coin(arms, seed), OpenEnd(max_new_tokens, pair.end_ids)
     decoder = Decoder(pair, coin, coin, draft_warp)
     before = dict.fromkeys(SECTIONS, 0.0)
-    ready = False  # whether the draft has run the prompt
+    ready = not any(map(may_draft, arms))  # whether the draft has run the prompt
     found, matches = [], []
     for step in decoder.steps(prompt, ending, sampling, seed):
         seconds = tuple(step.stats.seconds[name] - before[name] for name in DECODING)
         before = dict(step.stats.seconds)
-        charge, first = 0.0, coin.drafts and not ready
+        charge, counts = 0.0, ready
         if coin.drafts:
             charge = _draft_seconds(profile, coin.context, 1 + coin.root.lag)
             charge -= _draft_seconds(profile, coin.context, 1 + coin.lag)
             ready = True
-        elif coin.drafts_at_times:
+        elif may_draft(arms[coin.arm]):
             charge = _draft_seconds(profile, coin.context, 1 + len(step.tokens))
             charge -= _draft_seconds(profile, coin.context, 1)
-        if not first:
+        if counts:
             tokens, expected = len(step.tokens), coin.expected()
-            found.append(StepRecord(*place, coin.arm, step.expansion, tokens, expected, seconds, charge))
-        matches.append(coin.root.match)
+            record = StepRecord(*place, coin.arm, step.expansion, tokens, expected, seconds, charge)
+            found.append((record, coin.context, coin.match))
+        matches.append(coin.match)
     long = sum(match is not None and match.length >= LOOP_MATCH and not match.in_prompt for match in matches)
-    return [record._replace(looping=long > LOOP_SHARE * len(matches)) for record in found]
+    text, looping = [*prompt, *ending.text], long > LOOP_SHARE * len(matches)
+    return [record._replace(looping=looping, known=covariates(text, root, match)) for record, root, match in found]
 
 
 def _draft_seconds(profile: LatencyProfile, context: int, rows: int) -> float:

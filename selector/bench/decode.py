@@ -31,6 +31,9 @@ from selector.network.checkpoint import SelectorCheckpoint
 from selector.trees.verifiers import get_verifier
 
 
+LOOK = 8  # texts after which the running interval is computed anew
+
+
 class DecodeBench:
     """One run of the bench: texts on which step arms take turns, and between them texts of the others."""
 
@@ -53,6 +56,7 @@ class DecodeBench:
         self.pair, self.prompts, self.settings, self.profile = pair, prompts, settings, profile
         self.max_new_tokens, self.draft_warp, self.seed = max_new_tokens, draft_warp, seed
         self.parts = parts_of(tasks, settings)
+        self.width: float | None = None  # of the widest interval so far, see `Measured.width`
         self.measured = Measured(arms, [], texts, len(prompts), resamples, level, seed)
 
     def run(self, steps: int, whole_texts: int, until_width: float | None = None) -> Iterator[float]:
@@ -75,6 +79,8 @@ class DecodeBench:
                 texts = list(self.measured.texts)
                 for arm in texts[number % len(texts) :] + texts[: number % len(texts)]:
                     write_text(arm, self.pair, self.prompts[place[0]], sampling, seed, self.max_new_tokens, place)
+            if number % LOOK == LOOK - 1:
+                self.width = self.measured.width()
             yield min(1.0, min(counts) / steps)
             if min(counts) >= steps or (until_width is not None and self._narrow(until_width)):
                 return
@@ -99,8 +105,7 @@ class DecodeBench:
     def _narrow(self, width: float) -> bool:
         if len(self.measured.records) < 200 * len(self.measured.arms):
             return False
-        found = self.measured.width()
-        return found is not None and found <= width
+        return self.width is not None and self.width <= width
 
 
 def parts_of(tasks: Sequence[str], settings: Sequence[Sampling]) -> dict[str, Places]:
@@ -185,8 +190,7 @@ def measure(
     with Progress(console=console) as progress:
         bar = progress.add_task("decoding", total=1.0)
         for done in bench.run(steps, texts, until_width):
-            width = bench.measured.width()
-            words = "decoding" if width is None else f"decoding, widest interval {width:.3f}"
+            words = "decoding" if bench.width is None else f"decoding, widest interval {bench.width:.3f}"
             progress.update(bar, completed=done, description=words)
     rows = bench.measured.rows() + bench.measured.parts(bench.parts)
     print_results(bench.measured, rows, console)

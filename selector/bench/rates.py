@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from selector.bench.adjusted import AdjustedMeans
 from selector.bench.coin import DECODING, StepArm, StepRecord
 from selector.bench.texts import TextArm
 from selector.statistics import Floats, Interval, percentile_interval, prompt_sums, resample_counts
@@ -21,37 +22,39 @@ MODEL_PASSES = tuple(DECODING.index(name) for name in ("draft", "target"))
 
 @dataclass
 class Sums:
-    """What an arm did by prompt, each `[prompts]`.
-
-    `tokens` and `seconds` are as they happened; `expected` tokens are given the drawn trees; `steady` seconds take
-    each step at the median of its arm's steps with the same tree, so that other work of the machine does not count.
-    """
+    """Tokens and seconds of an arm as they happened, by prompt, each `[prompts]`."""
 
     tokens: Floats
     seconds: Floats
-    expected: Floats
-    steady: Floats
+
+    def rates(self, counts: Floats) -> Floats:
+        """Tokens a second in each of `counts [resamples, prompts]`."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates: Floats = (counts @ self.tokens) / (counts @ self.seconds)
+        return rates
 
 
 def step_sums(records: Sequence[StepRecord], arm: int, prompts: int) -> Sums:
     """Sums of one arm's steps."""
     mine = [record for record in records if record.arm == arm]
     place = np.array([record.prompt for record in mine], dtype=np.int64)
-    seconds = np.array([sum(record.seconds) + record.charge for record in mine])
     tokens = np.array([record.tokens for record in mine], dtype=np.float64)
-    expected = np.array([record.expected for record in mine])
-    return Sums(
-        *(prompt_sums(values, place, prompts) for values in (tokens, seconds, expected, _steady(mine, seconds)))
-    )
+    return Sums(*(prompt_sums(values, place, prompts) for values in (tokens, _seconds(mine))))
 
 
-def _steady(records: Sequence[StepRecord], seconds: Floats) -> Floats:
-    trees = [record.expansion for record in records]
+def steady_seconds(records: Sequence[StepRecord]) -> Floats:
+    """`[steps]`: each at the median of its arm's steps with the same tree: other work of the machine counts little."""
+    seconds, places = _seconds(records), defaultdict(list)
+    for place, record in enumerate(records):
+        places[record.arm, record.expansion].append(place)
     steady = np.zeros(len(records))
-    for tree in set(trees):
-        same = np.array([other == tree for other in trees])
+    for same in places.values():
         steady[same] = np.median(seconds[same])
     return steady
+
+
+def _seconds(records: Sequence[StepRecord]) -> Floats:
+    return np.array([sum(record.seconds) + record.charge for record in records], dtype=np.float64)
 
 
 def text_sums(arm: TextArm, prompts: int) -> Sums:
@@ -60,23 +63,14 @@ def text_sums(arm: TextArm, prompts: int) -> Sums:
     for (prompt, _), (count, spent) in arm.runs.items():
         tokens[prompt] += count
         seconds[prompt] += spent
-    return Sums(tokens, seconds, tokens, seconds)
+    return Sums(tokens, seconds)
 
 
-def ratio(own: Sums, other: Sums, counts: Floats, level: float, as_it_happened: bool = False) -> Interval:
-    """Tokens a second of `own` over those of `other`, with its interval.
-
-    Both see the same resampled prompts, `counts [resamples, prompts]`.
-    Expected tokens in steady seconds, unless `as_it_happened`: tokens in seconds. None where one of them did nothing.
-    """
-    sides = [(arm.tokens, arm.seconds) if as_it_happened else (arm.expected, arm.steady) for arm in (own, other)]
-    (a_tokens, a_seconds), (b_tokens, b_seconds) = sides
-    if not a_seconds.sum() or not b_seconds.sum() or not b_tokens.sum():
-        return Interval(None, None, None)
-    value = (a_tokens.sum() / a_seconds.sum()) / (b_tokens.sum() / b_seconds.sum())
+def ratio(own: Floats, other: Floats, level: float) -> Interval:
+    """One rate over another, `[1 + resamples]` each, all prompts first; None where one is undefined."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        draws = ((counts @ a_tokens) / (counts @ a_seconds)) / ((counts @ b_tokens) / (counts @ b_seconds))
-    return percentile_interval(float(value), draws, level)
+        draws = own / other
+    return percentile_interval(float(draws[0]), draws[1:], level)
 
 
 @dataclass
@@ -118,70 +112,84 @@ class Measured:
         return found
 
     def _rows(self) -> list[dict[str, Any]]:
-        """Ratios are by `ratio`; `*_low` and `*_high` are their ends."""
-        counts = resample_counts(self.prompts, self.resamples, self.seed)
+        """Ratios are of `rates`, and where they say so of what happened; `*_low` and `*_high` are their ends."""
+        counts = self._counts(self.resamples)
         sums = {arm.name: text_sums(arm, self.prompts) for arm in self.texts}
         sums |= {arm.name: step_sums(self.records, place, self.prompts) for place, arm in enumerate(self.arms)}
-        plain, undrafted = sums[self.texts[0].name], sums[self.arms[0].name]
-        rows: list[dict[str, Any]] = [
-            self._row(arm.name, sums[arm.name], plain, undrafted, counts) | arm.to_dict() for arm in self.texts
-        ]
+        happened = {name: one.rates(counts) for name, one in sums.items()}
+        rates = happened | self.rates(counts)
+        rows: list[dict[str, Any]] = [self._row(arm.name, sums, rates) | arm.to_dict() for arm in self.texts]
         for place, arm in enumerate(self.arms):
-            own = sums[arm.name]
-            row = self._row(arm.name, own, plain, undrafted, counts) | {"verifier": arm.verifier.name}
-            row |= self._steps(place)
+            row = self._row(arm.name, sums, rates) | {"verifier": arm.verifier.name} | self._steps(place)
             if arm.against is not None:
-                other = sums[arm.against]
-                row |= {"against": arm.against} | _named("ratio_to_static", ratio(own, other, counts, self.level))
-                row |= _named("ratio_to_static_as_it_happened", ratio(own, other, counts, self.level, True))
+                row |= {"against": arm.against} | self._ratio("static", arm.name, arm.against, rates)
+                row |= self._ratio("static_as_it_happened", arm.name, arm.against, happened)
             if arm.rule is not None:
-                row |= {"rule": arm.rule} | _named("ratio_to_rule", ratio(own, sums[arm.rule], counts, self.level))
+                row |= {"rule": arm.rule} | self._ratio("rule", arm.name, arm.rule, rates)
             rows.append(row)
         return rows
 
+    def rates(self, counts: Floats) -> dict[str, Floats]:
+        """Expected tokens in steady seconds of the arms that took turns, adjusted, in each of `counts`."""
+        if not self.records:
+            return {arm.name: np.full(len(counts), np.nan) for arm in self.arms}
+        arm, prompt = (np.array([getattr(one, name) for one in self.records]) for name in ("arm", "prompt"))
+        expected, steady = np.array([one.expected for one in self.records]), steady_seconds(self.records)
+        means = AdjustedMeans(arm, prompt, np.array([one.known for one in self.records]), len(self.arms), counts)
+        found = {}
+        for place, own in enumerate(self.arms):
+            tokens, seconds = means.of(place, expected, steady)
+            found[own.name] = tokens / seconds
+        return found
+
     def width(self) -> float | None:
         """Width of the widest interval of a selector over its static tree, else of an arm over no drafting; or None."""
-        counts = resample_counts(self.prompts, 200, self.seed)
-        sums = {arm.name: step_sums(self.headline, place, self.prompts) for place, arm in enumerate(self.arms)}
+        rates = replace(self, records=self.headline).rates(self._counts(200))
         pairs = [(arm.name, arm.against) for arm in self.arms if arm.against is not None]
         pairs = pairs or [(arm.name, self.arms[0].name) for arm in self.arms[1:]]
-        found = [ratio(sums[own], sums[other], counts, self.level) for own, other in pairs]
+        found = [ratio(rates[own], rates[other], self.level) for own, other in pairs]
         widths = [one.high - one.low for one in found if one.high is not None and one.low is not None]
         return max(widths) if len(widths) == len(pairs) and pairs else None
 
     def disorder(self) -> float:
         """Seconds of all steps as they happened over their steady seconds: 1 on an idle machine."""
-        sums = [step_sums(self.records, place, self.prompts) for place in range(len(self.arms))]
-        return float(sum(one.seconds.sum() for one in sums) / sum(one.steady.sum() for one in sums))
+        return float(_seconds(self.records).sum() / steady_seconds(self.records).sum())
 
-    def _row(self, name: str, own: Sums, plain: Sums, undrafted: Sums, counts: Floats) -> dict[str, Any]:
+    def _counts(self, resamples: int) -> Floats:
+        """All prompts once, then the resamples: `[1 + resamples, prompts]`."""
+        drawn = resample_counts(self.prompts, resamples, self.seed)
+        return np.concatenate([np.ones((1, self.prompts)), drawn])
+
+    def _row(self, name: str, sums: dict[str, Sums], rates: dict[str, Floats]) -> dict[str, Any]:
+        rate = float(rates[name][0])
         return {
             "arm": name,
-            "tokens": own.tokens.sum(),
-            "seconds": own.seconds.sum(),
-            "expected_tokens": own.expected.sum(),
-            "steady_seconds": own.steady.sum(),
-            "tokens_per_second": own.expected.sum() / own.steady.sum() if own.steady.sum() else None,
-            **_named("ratio_to_plain", ratio(own, plain, counts, self.level)),
-            **_named("ratio_to_no_drafting", ratio(own, undrafted, counts, self.level)),
+            "tokens": sums[name].tokens.sum(),
+            "seconds": sums[name].seconds.sum(),
+            "tokens_per_second": rate if np.isfinite(rate) else None,
+            **self._ratio("plain", name, self.texts[0].name, rates),
+            **self._ratio("no_drafting", name, self.arms[0].name, rates),
         }
+
+    def _ratio(self, title: str, own: str, other: str, rates: dict[str, Floats]) -> dict[str, float | None]:
+        found, name = ratio(rates[own], rates[other], self.level), f"ratio_to_{title}"
+        return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
 
     def _steps(self, place: int) -> dict[str, Any]:
         mine = [record for record in self.records if record.arm == place]
+        steady = steady_seconds(mine)
         seconds = np.array([record.seconds for record in mine]).reshape(len(mine), len(DECODING))
         spent = dict(zip(DECODING, seconds.sum(0).tolist(), strict=True))
         passes = seconds[:, MODEL_PASSES].sum()
         return {
             "steps": len(mine),
+            "expected_tokens": float(sum(record.expected for record in mine)),
+            "steady_seconds": float(steady.sum()),
             "tokens_a_step": float(np.mean([record.expected for record in mine])) if mine else None,
             "overhead_share": float(1 - passes / seconds.sum()) if mine else None,
             "sections": spent,
             "actions": {str(tree): count for tree, count in Counter(r.expansion for r in mine).most_common()},
         }
-
-
-def _named(name: str, interval: Interval) -> dict[str, float | None]:
-    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def interval_of(row: dict[str, Any], name: str) -> Interval:

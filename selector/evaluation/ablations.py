@@ -33,8 +33,7 @@ from selector.network.network import (
 from selector.network.ridge import fit_weights, label_deviation
 from selector.offline.baselines import PolicyResult, best_action, score_policy
 from selector.offline.labelled_roots import build_roots
-from selector.offline.throughput import Ints
-from selector.statistics import Floats, Interval, resample_counts
+from selector.statistics import Floats, Interval, Ints, resample_counts
 
 FOLDS = 5
 FEWEST_PROMPTS = 10

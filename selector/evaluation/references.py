@@ -13,8 +13,7 @@ from torch import Tensor
 from selector.dataset.dataset import RootDataset
 from selector.offline.baselines import PolicyResult, best_action, score_policy
 from selector.offline.labelled_roots import LabelledRoots
-from selector.offline.throughput import Ints
-from selector.statistics import Floats
+from selector.statistics import Floats, Ints
 
 MIN_ROOTS = 20
 FEATURE_COMPONENTS = 32

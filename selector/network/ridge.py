@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold
 from torch import Tensor
 
 from selector.network.network import Available, Inputs, SelectorNetwork, matches
-from selector.statistics import Floats
+from selector.statistics import Floats, Ints
 
-Ints = NDArray[np.int64]
 PENALTIES = np.logspace(1, 5, 9)
 GAINS = np.linspace(1, 2, 11)
 FOLDS = 5

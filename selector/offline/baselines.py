@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from selector.offline.labelled_roots import LabelledRoots, Mask
-from selector.offline.throughput import Ints, oracle_actions, throughput, token_seconds
-from selector.statistics import Floats
+from selector.offline.throughput import oracle_actions, throughput, token_seconds
+from selector.statistics import Floats, Ints
 from selector.trees.expansion import ActionSpace, Expansion
 
 LONGEST_LEAST = 12  # tokens that a rule may ask to match; longer matches are mostly texts that loop

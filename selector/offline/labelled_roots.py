@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from selector.dataset.dataset import RootDataset
 from selector.latency import LatencyProfile
-from selector.offline.throughput import Ints
-from selector.statistics import Floats
+from selector.statistics import Floats, Ints
 from selector.trees.expansion import ActionSpace
 
 Mask = NDArray[np.bool_]

@@ -16,11 +16,9 @@ elsewhere in the trajectory. The largest `E / T` is best only where all of the t
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from selector.statistics import Floats
+from selector.statistics import Floats, Ints
 
-Ints = NDArray[np.int64]
 ROUNDS = 8
 
 

@@ -13,8 +13,7 @@ from selector.network.checkpoint_config import HEADS
 from selector.network.network import SelectorNetwork
 from selector.offline.baselines import score_policy
 from selector.offline.labelled_roots import LabelledRoots
-from selector.offline.throughput import Ints
-from selector.statistics import prompt_sums
+from selector.statistics import Ints, prompt_sums
 from selector.training.data import RootDataModule
 
 Model = Literal["static", "ridge", "mlp"]

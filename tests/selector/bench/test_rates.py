@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from selector.bench.coin import DECODING, StepArm, StepRecord
-from selector.bench.rates import Measured, ratio, step_sums
+from selector.bench.rates import Measured, ratio, steady_seconds, step_sums
 from selector.bench.texts import TextArm
 from selector.statistics import resample_counts
 from selector.trees.expansion import Expansion
@@ -101,8 +101,8 @@ def test_intervals_hold_the_truth_and_grow_with_noise() -> None:
 
 
 def test_charges_count_as_seconds() -> None:
-    sums = step_sums([record(0, CHAIN, 1.0, 2.0, charge=0.5), record(0, CHAIN, 1.0, 2.0, charge=0.5)], 0, 1)
-    assert sums.seconds.tolist() == sums.steady.tolist() == [3.0]
+    steps = [record(0, CHAIN, 1.0, 2.0, charge=0.5), record(0, CHAIN, 1.0, 2.0, charge=0.5)]
+    assert step_sums(steps, 0, 1).seconds.tolist() == [steady_seconds(steps).sum()] == [3.0]
 
 
 def test_without_runs_there_is_no_ratio() -> None:
@@ -110,8 +110,8 @@ def test_without_runs_there_is_no_ratio() -> None:
     empty.texts[0].runs.clear()
     assert all(row["ratio_to_plain"] is None for row in empty.rows())
     assert empty.width() is None
-    sums = step_sums([], 0, 2)
-    assert ratio(sums, sums, resample_counts(2, 10, 0), 0.95).value is None
+    rates = step_sums([], 0, 2).rates(resample_counts(2, 10, 0))
+    assert ratio(rates, rates, 0.95).value is None
 
 
 def test_parts_are_measured_by_themselves() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 from jsonargparse import ArgumentParser
 
+from selector.cli.parse_errors import of_value
 from selector.cli.parser import SECTIONS, UniqueKeys
 from selector.config import Config
 from selector.errors import UserError
@@ -42,6 +43,6 @@ def load_config(path: Path | str) -> Config:
     except UserError:
         raise
     except Exception as error:  # jsonargparse's, yaml's and the system's errors have no common parent
-        reason = " ".join(str(error).split()).rstrip(".")
+        reason = of_value(str(error)).rstrip(".")
         raise UserError(f"config file '{path}' cannot be used ({reason}).") from None
     return Config(**{name: sections[name] for name in SECTIONS})

@@ -14,6 +14,7 @@ import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]
 from jsonargparse.typing import register_type
 
+from selector.cli.parse_errors import sentence
 from selector.config import Config
 from selector.shipped import find
 
@@ -61,11 +62,11 @@ class Group(NamedTuple):
 
 
 class Parser(ArgumentParser):
-    """Says what jsonargparse says, on one line, with exit code 2."""
+    """Says in one sentence what jsonargparse complains of, with exit code 2."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Print the message and leave."""
-        print(f"{self.prog}: {' '.join(str(message).split())}", file=sys.stderr)
+        """Print the sentence and leave."""
+        print(sentence(str(message), self.prog, [action.dest for action in self._actions]), file=sys.stderr)
         raise SystemExit(2)
 
 
@@ -91,7 +92,8 @@ class ConfigFile(ActionConfigFile):
         try:
             content = yaml.load(Path(values).read_text("utf-8"), UniqueKeys)
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            parser.error(f"config file '{values}' cannot be read: {error}")
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            parser.error(f"config file '{values}' cannot be read ({reason}): give a pair's YAML file.")
         sections: dict[Any, Any] = content if isinstance(content, dict) else {"": None}
         for name, section in sections.items():
             if name in ("", *SECTIONS) and not isinstance(section, dict):

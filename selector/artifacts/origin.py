@@ -25,10 +25,19 @@ def versions() -> dict[str, str]:
 
 
 def git_revision() -> str:
-    """Commit of the source tree that this package runs from, `-dirty` if it has changes; `` outside of git."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    """Commit of the source tree that this package runs from, `-dirty` if it has changes; `` outside of git.
+
+    An installed package may lie in a repository of its user's, which does not track it and says nothing of it.
+    """
+    file = Path(__file__)
+    if not _git(file.parent, "ls-files", file.name):
+        return ""
+    return _git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+
+
+def _git(folder: Path, *arguments: str) -> str:
     try:
-        answer = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
+        answer = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
     return answer.stdout.strip() if answer.returncode == 0 else ""

@@ -94,17 +94,13 @@ class PairNames:
         return shared_licence(self.target.licence, self.draft.licence)
 
     def given_to(self, pair: PairConfig) -> PairConfig:
-        """`pair` with these models, unless it names some itself."""
-        if not self.target.name or (pair.target, pair.draft) != (PairConfig.target, PairConfig.draft):
-            return pair
-        return replace(
-            pair,
-            target=self.target.name,
-            draft=self.draft.name,
-            revision=self.target.revision,
-            draft_revision=self.draft.revision,
-            quantization=self.quantization,
-        )
+        """`pair` with these models in the place of each that it does not name itself."""
+        if self.target.name and pair.target == PairConfig.target:
+            own, kind = self.target, self.quantization
+            pair = replace(pair, target=own.name, revision=own.revision, quantization=kind)
+        if self.draft.name and pair.draft == PairConfig.draft:
+            pair = replace(pair, draft=self.draft.name, draft_revision=self.draft.revision)
+        return pair
 
 
 def shared_licence(*licences: str) -> str:

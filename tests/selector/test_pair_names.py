@@ -13,11 +13,14 @@ from selector.shipped import lasting
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def test_a_pair_is_given_to_who_names_none() -> None:
+def test_models_are_given_to_who_names_none() -> None:
     names = PairNames(ModelName("someone/target", COMMIT), ModelName("/models/draft"), "nf4", "bfloat16")
     pair = names.given_to(PairConfig(device="cpu"))
     assert pair == PairConfig("someone/target", "/models/draft", device="cpu", revision=COMMIT, quantization="nf4")
-    other = PairConfig(target="mine")
+    assert names.given_to(PairConfig(target="mine")) == PairConfig("mine", "/models/draft")
+    own_draft = PairConfig(draft="mine")
+    assert names.given_to(own_draft) == PairConfig("someone/target", "mine", revision=COMMIT, quantization="nf4")
+    other = PairConfig("mine", "mine too")
     assert names.given_to(other) is other
     assert PairNames().given_to(other) is other
     assert PairNames.of(vars(PairConfig())).given_to(PairConfig()) == PairConfig()

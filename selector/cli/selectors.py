@@ -44,7 +44,21 @@ def export(run: Path, out: Path, given: Sequence[str], metrics: Path | None = No
     folders = export_run(run, out, metrics, hub_code)
     for folder in folders:
         print(f"Checkpoint: {folder}")
-    print_next("decode", given, checkpoint=folders[0], prompt=QUESTION)
+    print_next("decode", given, checkpoint=_recommended(folders, metrics), prompt=QUESTION)
+
+
+def _recommended(folders: Sequence[Path], metrics: Path | None) -> Path:
+    """The checkpoint of the verifier that the report recommends; the first one where nothing was measured."""
+    from selector.artifacts.loading import read_json
+    from selector.evaluation.report.prose import combinations
+    from selector.training.export import METRICS_REMEDY
+
+    rows = read_json(metrics, METRICS_REMEDY) if metrics else []
+    try:
+        order = [one.verifier for one in combinations(rows)]
+    except KeyError:  # figures of somebody's own, enough for a card and not for a choice
+        order = []
+    return min(folders, key=lambda folder: order.index(folder.name) if folder.name in order else len(order))
 
 
 def run(config: Config, out: Path, given: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from selector.cli.main import build_parser
 from selector.cli.next_command import beside, command, configuration_words
+from selector.cli.selectors import _recommended
 from tests.support.printed import printed_commands
 
 
@@ -46,6 +48,20 @@ def test_a_place_where_nothing_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path / "data")
     assert beside(Path("."), "train") == tmp_path / "train"
+
+
+def test_export_goes_on_with_the_selector_that_the_report_recommends(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("nss", "rbv", "traversal")]
+
+    def recommended(rows: list[dict[str, object]]) -> str:
+        (tmp_path / "metrics.json").write_text(json.dumps(rows))
+        return _recommended(folders, tmp_path / "metrics.json").name
+
+    row = {"policy": "best_static", "metric": "tokens_per_second", "low": 1.0, "high": 9.0, "n_prompts": 4}
+    rows = [row | {"verifier": name, "value": value} for name, value in (("nss", 2.0), ("bv", 5.0), ("traversal", 4.0))]
+    assert recommended(rows) == "traversal"
+    assert recommended([row | {"verifier": "rbv", "value": 3.0, "metric": "block_efficiency"}]) == "nss"
+    assert _recommended(folders, None).name == "nss"
 
 
 def test_every_verb_takes_what_the_others_were_given() -> None:

@@ -97,6 +97,8 @@ def read_json(path: Path, remedy: str) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
+        if path.parent.is_file():
+            raise UserError(f"'{path.parent}' is a file: give the folder that holds {path.name}.") from None
         if not path.parent.is_dir():
             raise UserError(f"folder '{path.parent}' does not exist: give one that holds {path.name}.") from None
         raise UserError(f"folder '{path.parent}' has no {path.name}: {remedy}.") from None

@@ -264,4 +264,5 @@ def check_folder(field: str, source: str) -> None:
 
 
 def _not_loaded(field: str, source: str, error: Exception) -> UserError:
-    return UserError(f"{field} is {source!r}: it could not be loaded as a causal language model ({first_line(error)}).")
+    message = f"{field} is {source!r}: it could not be loaded as a causal language model ({first_line(error)})"
+    return UserError(f"{message}; give a folder that `save_pretrained` wrote model and tokenizer into, or a hub id.")

@@ -171,6 +171,10 @@ class SelectorCheckpoint:
     def load(cls, folder: Path | str) -> SelectorCheckpoint:
         """Read and check a checkpoint folder, or a shipped one by name; the network is on the CPU, in float32."""
         folder = find(folder)
+        if within := _selectors_in(folder):
+            raise UserError(
+                f"folder '{folder}' is no checkpoint but holds some: give one of them, as {str(within[0])!r}."
+            )
         config = CheckpointConfig.load(folder / "config.json")
         try:
             network = SelectorNetwork(config.shape)
@@ -216,3 +220,10 @@ class SelectorCheckpoint:
             card = with_metadata(self.card, repo_id, self.config, models, licence, datasets)
             self.save(Path(folder) / "checkpoint", card, hub_code)
             return publish(Path(folder) / "checkpoint", repo_id, private)
+
+
+def _selectors_in(folder: Path) -> list[Path]:
+    """The checkpoints in a folder of `ddte export`, which is none itself."""
+    if (folder / "config.json").exists():
+        return []
+    return sorted(file.parent for file in folder.glob("*/config.json"))

@@ -1,6 +1,7 @@
 """Exported selectors: round trip, refusals, and what loading may import."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -196,8 +197,9 @@ def test_broken_weights_are_refused(tmp_path):
     (folder / "model.safetensors").write_bytes(b"x")
     with pytest.raises(UserError, match=r"weights of .* do not fit"):
         SelectorCheckpoint.load(folder)
+    (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"has no config\.json"):
-        SelectorCheckpoint.load(tmp_path)
+        SelectorCheckpoint.load(tmp_path / "empty")
     with pytest.raises(UserError, match=r"none' does not exist: give one that holds config\.json"):
         SelectorCheckpoint.load(tmp_path / "none")
 
@@ -225,6 +227,18 @@ def test_an_occupied_folder_is_left_alone(tmp_path):
     with pytest.raises(UserError, match="holds other files"):
         make_checkpoint().save(tmp_path / "out", "")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+def test_what_is_no_checkpoint_folder_says_what_to_give(tmp_path):
+    make_checkpoint().save(tmp_path / "out" / "nss", "")
+    for place, words in {
+        "out": f"give one of them, as '{tmp_path / 'out' / 'nss'}'",
+        "out/nss/config.json": "is a file: give the folder",
+        "nowhere": "does not exist",
+        "out/nss/..": "is no checkpoint but holds some",
+    }.items():
+        with pytest.raises(UserError, match=re.escape(words)):
+            SelectorCheckpoint.load(tmp_path / place)
 
 
 def test_loading_imports_torch_and_safetensors_only(tmp_path):

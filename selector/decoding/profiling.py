@@ -55,9 +55,26 @@ def measure_profile(
     Two rounds over the contexts, `repeats` times in each. Inside a round the passes of all widths and of both
     models take turns, so that a slow moment of the machine hits all of them; the first pass and step of each width is
     thrown away.
-    `verifier` is the one whose steps give the overhead; `action_space` and `inputs` are those of the network
-    behind `selector_seconds`; `progress` is told the share that is done. Contexts that the models have no positions
-    for are left out.
+
+    Args:
+        pair: both models, as `load_pair` gives them.
+        contexts: tokens in the cache, ascending; those that the models have no positions for are left out.
+        widths: new tokens of a pass, ascending from 1.
+        repeats: measurements of each pass in each round.
+        verifier: the one whose steps give the overhead.
+        action_space: limits `(K, L1, L2)` of the network behind `selector_seconds`.
+        inputs: features of that network: `all`, or those of the `root` alone.
+        progress: told the share that is done.
+
+    Returns:
+        The pass times; `save` writes the file that `ddte train --profile` takes.
+
+    Raises:
+        UserError: models with no positions for the shortest context.
+
+    Example:
+        >>> pair = ddte.load_pair(ddte.PairConfig("my-target", "my-draft"))
+        >>> ddte.measure_profile(pair, action_space=(4, 8, 8)).save("profile.json")
     """
     steps = (repeats + 1) * sum(1 + expansion_of_width(width).max_depth for width in widths)
     contexts = fitting_contexts(pair, contexts, max(*widths, steps))

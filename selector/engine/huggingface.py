@@ -67,7 +67,21 @@ class Pair:
 
 
 def load_pair(config: PairConfig) -> Pair:
-    """Load both models. Raises UserError when one is missing, is not supported, or they do not fit together."""
+    """Load both models.
+
+    Args:
+        config: names of the models, and where and how they run.
+
+    Returns:
+        The two models, the target's tokenizer, and the tokens that end a text.
+
+    Raises:
+        UserError: a model that is missing or not supported, two that do not fit together, a device that is not here.
+
+    Example:
+        >>> pair = ddte.load_pair(ddte.PairConfig("my-target", "my-draft", dtype="float32"))
+        >>> pair.decode(pair.encode("Why is the sky blue?"))
+    """
     check_placement(config)
     if not is_early_exit(find(config.draft)):
         tokenizer = _load_tokenizer("target", target_source(config), config.revision)
@@ -89,9 +103,24 @@ def pair_with(
     draft_model: PreTrainedModel | None = None,
     pack: bool = True,
 ) -> Pair:
-    """The pair of a loaded target; the draft is `draft_model`, or loaded from `config.draft` in the target's dtype.
+    """The pair of a loaded target.
 
-    `tokenizer` may be None where prompts and texts are token ids; for `pack` see `HuggingFaceModel`.
+    Args:
+        target_model: a causal language model of transformers.
+        tokenizer: the target's; None where prompts and texts are token ids.
+        config: names the models in what is made with the pair, and the draft to load.
+        draft_model: a loaded draft; without one `config.draft` is loaded in the target's dtype.
+        pack: pack weights for fast passes on a CPU; a packed model is a snapshot.
+
+    Returns:
+        What `load_pair` gives.
+
+    Raises:
+        UserError: a model that is not supported, a draft of another vocabulary.
+
+    Example:
+        >>> target, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+        >>> pair = ddte.pair_with(target, tokenizer, ddte.PairConfig(folder, "my-draft"))
     """
     dtype = target_model.dtype
     target = HuggingFaceModel(target_model, tokenizer=tokenizer, pack=pack)

@@ -70,9 +70,23 @@ def export(
 ) -> list[Path]:
     """Write `out_folder/<verifier>/` for each selector of a run, with a model card.
 
-    `metrics`, a `metrics.json` of `ddte evaluate`, puts the held-out figures into the cards; with `hub_code` each
-    folder works as `generate(custom_generate=...)` of transformers. All selectors and all output folders are checked
-    before the first is written; `out_folder` may hold other checkpoints alone.
+    All selectors and all output folders are checked before the first is written.
+
+    Args:
+        run_folder: a run of `train`.
+        out_folder: a new folder, or one that holds other checkpoints alone.
+        metrics: a `metrics.json` of `evaluate`, for the held-out figures of the cards.
+        hub_code: add the code by which a folder works as `generate(custom_generate=...)` of transformers.
+
+    Returns:
+        The checkpoint folders, one a verifier.
+
+    Raises:
+        UserError: a folder that holds no finished run, metrics of another run, an output folder that holds other files.
+
+    Example:
+        >>> folders = ddte.export("run", "selectors", Path("report/metrics.json"))
+        >>> ddte.SelectorCheckpoint.load(folders[0])
     """
     run, out = RunFolder(Path(run_folder)), Path(out_folder)
     selectors = {verifier: run.selector(verifier) for verifier in run.verifiers}

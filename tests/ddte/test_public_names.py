@@ -20,8 +20,8 @@ from selector.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = [
-    "Decoder", "Expansion", "Sampling", "SelectorCheckpoint", "ddte_generate", "evaluate", "generate_data",
-    "load_config", "train", "verify",
+    "Decoder", "Expansion", "Sampling", "SelectorCheckpoint", "ddte_generate", "evaluate", "export", "generate_data",
+    "load_config", "load_pair", "measure_profile", "pair_with", "train", "verify",
 ]  # fmt: skip
 RUNNABLE = ["Expansion", "Sampling", "SelectorCheckpoint", "load_config"]
 

@@ -30,7 +30,6 @@ from selector.latency import LatencyProfile
 from selector.network.checkpoint import SelectorCheckpoint
 from selector.trees.verifiers import get_verifier
 
-
 LOOK = 8  # texts after which the running interval is computed anew
 
 

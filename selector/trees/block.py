@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -32,7 +33,7 @@ class Block(NodesVerifier):
     def decide_among(self, nodes: Nodes, tree: Subtree) -> Decision:
         if any(node in tree.drafted for node in tree.copied):
             raise UserError(mixed_refusal(self.name))
-        distributions, taken = nodes.distributions, self.take(nodes, tree)
+        taken = self.take(nodes, tree)
         accepted: dict[int, float] = {}
         missed: dict[int, float] = {}
         for node in reversed(taken.reach):
@@ -40,16 +41,7 @@ class Block(NodesVerifier):
             arrive = sum(missed[child] for child in children) if children else taken.reach[node]
             accepted[node] = arrive * (taken.acceptance(node) if node != tree.root else 1.0)
             missed[node] = arrive - accepted[node]
-
-        def bonus(node: int) -> Float[Tensor, " vocab"]:
-            if node in tree.copied or node not in taken.route.chosen:
-                return distributions.target(nodes.row(node, tree.copied.get(node)))
-            proposal = taken.route.proposals.get(node)
-            return distributions.residual(
-                node, 1 / taken.weights[node], [], proposal.probs(distributions) if proposal else None
-            )
-
-        return Decision(accepted, bonus)
+        return Decision(accepted, partial(_bonus, nodes, tree, taken))
 
     def take(self, nodes: Nodes, tree: Subtree) -> Taken:
         """The nodes that the path can take, a copied trunk first."""
@@ -66,6 +58,17 @@ class Block(NodesVerifier):
             trunk.weights | below.weights,
             trunk.masses | below.masses,
         )
+
+
+def _bonus(nodes: Nodes, tree: Subtree, taken: Taken, node: int) -> Float[Tensor, " vocab"]:
+    """Row that the bonus token follows after a node."""
+    distributions = nodes.distributions
+    if node in tree.copied or node not in taken.route.chosen:
+        return distributions.target(nodes.row(node, tree.copied.get(node)))
+    proposal = taken.route.proposals.get(node)
+    return distributions.residual(
+        node, 1 / taken.weights[node], [], proposal.probs(distributions) if proposal else None
+    )
 
 
 def mixed_refusal(verifier: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from jaxtyping import Float
 from torch import Tensor
@@ -30,16 +31,7 @@ class Traversal(NodesVerifier):
             accepted[node] = remaining * acceptance
             remaining *= 1.0 - acceptance
         accepted[tree.root] = remaining
-
-        def bonus(node: int) -> Float[Tensor, " vocab"]:
-            row = nodes.row(node, tree.copied.get(node))
-            if node not in tree.drafted:
-                return nodes.distributions.target(row)
-            # A rejected token's residual is zero from its rejection on; removing it keeps rounding from reviving it.
-            removed = [nodes.tokens[child] for child in tree.below(node)]
-            return nodes.distributions.residual(row, visits[node].factors[-1], removed)
-
-        return Decision(accepted, bonus)
+        return Decision(accepted, partial(_bonus, nodes, tree, visits))
 
     def expected_among(self, nodes: Nodes, tree: Subtree) -> float:
         """`E[tau + 1 | tree]`; trees share what becomes of a node that has the same weight and distinct drafts."""
@@ -83,18 +75,31 @@ class Traversal(NodesVerifier):
         return post_order(tree)
 
 
+def _bonus(nodes: Nodes, tree: Subtree, visits: Mapping[int, Visit], node: int) -> Float[Tensor, " vocab"]:
+    """Row that the bonus token follows after a node."""
+    row = nodes.row(node, tree.copied.get(node))
+    if node not in tree.drafted:
+        return nodes.distributions.target(row)
+    # A rejected token's residual is zero from its rejection on; removing it keeps rounding from reviving it.
+    removed = [nodes.tokens[child] for child in tree.below(node)]
+    return nodes.distributions.residual(row, visits[node].factors[-1], removed)
+
+
 def _visit(nodes: Nodes, key: VisitKey) -> Visit:
     """The state of a node after all its drafts, without what is below these."""
 
-    def make(_: Sequence[VisitKey]) -> dict[VisitKey, Visit]:
+    return nodes.distributions.remember("traversal visits", [key], partial(_make_visits, nodes))[key]
+
+
+def _make_visits(nodes: Nodes, keys: Sequence[VisitKey]) -> dict[VisitKey, Visit]:
+    visits = {}
+    for key in keys:
         node, copied, weight, children = key
         drafts = nodes.drafts(node, children, copied)
         stubs = [Visit(-1, target, draft) for target, draft in zip(drafts.target, drafts.draft, strict=True)]
-        visit = Visit(drafts.row, children=stubs, weight=weight)
-        descend(nodes.distributions, [visit])
-        return {key: visit}
-
-    return nodes.distributions.remember("traversal visits", [key], make)[key]
+        visits[key] = Visit(drafts.row, children=stubs, weight=weight)
+    descend(nodes.distributions, list(visits.values()))
+    return visits
 
 
 def post_order(tree: Subtree) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from jaxtyping import Float
 from torch import Tensor
@@ -31,26 +32,27 @@ class Walk(NodesVerifier):
         solutions = dict(zip(tree.drafted, self.solver.solve(nodes.distributions, problems), strict=True))
         _, accepted = walk(nodes, tree, solutions)
 
-        def bonus(node: int) -> Float[Tensor, " vocab"]:
-            row = nodes.row(node, tree.copied.get(node))
-            if node not in solutions:
-                return nodes.distributions.target(row)
-            solution = solutions[node]
-            return nodes.distributions.residual(row, solution.factor, list(solution.branching), solution.proposal)
-
-        return Decision(accepted, bonus)
+        return Decision(accepted, partial(_bonus, nodes, tree, solutions))
 
     def expected_among(self, nodes: Nodes, tree: Subtree) -> float:
         """`E[tau + 1 | tree]` is the sum of `reach`; trees share the solutions of equal drafts."""
-
-        def solve(missing: Sequence[DraftList]) -> Mapping[DraftList, Solution]:
-            problems = [nodes.drafts(*item) for item in missing]
-            return dict(zip(missing, self.solver.solve(nodes.distributions, problems), strict=True))
-
         items = [(node, tuple(entries), tree.copied.get(node)) for node, entries in tree.drafted.items()]
-        known = nodes.distributions.remember(f"{self.name} solutions", items, solve)
+        known = nodes.distributions.remember(f"{self.name} solutions", items, partial(self._solve, nodes))
         reach, _ = walk(nodes, tree, {item[0]: known[item] for item in items})
         return sum(reach.values())
+
+    def _solve(self, nodes: Nodes, missing: Sequence[DraftList]) -> Mapping[DraftList, Solution]:
+        problems = [nodes.drafts(*item) for item in missing]
+        return dict(zip(missing, self.solver.solve(nodes.distributions, problems), strict=True))
+
+
+def _bonus(nodes: Nodes, tree: Subtree, solutions: Mapping[int, Solution], node: int) -> Float[Tensor, " vocab"]:
+    """Row that the bonus token follows after a node."""
+    row = nodes.row(node, tree.copied.get(node))
+    if node not in solutions:
+        return nodes.distributions.target(row)
+    solution = solutions[node]
+    return nodes.distributions.residual(row, solution.factor, list(solution.branching), solution.proposal)
 
 
 def walk(nodes: Nodes, tree: Subtree, solutions: Mapping[int, Solution]) -> tuple[dict[int, float], dict[int, float]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol
 
+from data_gen.labelling.below import deepest
 from data_gen.labelling.label_unit import label_unit
 from data_gen.work_units import WorkUnit
 from selector.config import Config
@@ -92,7 +93,7 @@ def labeller(config: Config, pair: Pair) -> LabelUnit:
 
     def label(unit: WorkUnit) -> list[RootRecord]:
         tokens = encode_chat(pair.tokenizer, unit.prompt.messages, config.generate.chat_template)
-        check_positions(pair, len(tokens), config.generate.max_new_tokens, space.limits.max_depth)
+        check_positions(pair, len(tokens), config.generate.max_new_tokens, deepest(space))
         return label_unit(pair.target, pair.draft, tokens, unit, config.generate, space, pair.end_ids)
 
     return label

@@ -19,11 +19,14 @@ class CopiedChain:
 
     Attributes:
         tokens: `c_1 .. c_m`.
-        target_probs: `[m, vocab]`: the target's warped distribution before each of them; the first row is the root's.
+        target_probs: `[m + 1, vocab]`: the target's warped distribution before each of them, and after the last one;
+            the first row is the root's.
+        row: the target's pending row of the first token; those of the others follow.
     """
 
     tokens: tuple[int, ...]
     target_probs: Tensor
+    row: int
 
     @cached_property
     def reach(self) -> list[float]:
@@ -31,6 +34,23 @@ class CopiedChain:
         rows = torch.arange(len(self.tokens), device=self.target_probs.device)
         columns = torch.tensor(self.tokens, device=self.target_probs.device)
         return [1.0, *accumulate(self.target_probs[rows, columns].double().tolist(), mul)]
+
+
+def chain_rows(
+    chains: Sequence[tuple[int, ...]], above: Sequence[int], row: int
+) -> tuple[list[int], list[int], list[int]]:
+    """Tokens and parents of one pass over chains below the rows `above`, and the first row of each.
+
+    `row`: the model's next pending row.
+    """
+    tokens: list[int] = []
+    parents: list[int] = []
+    first = []
+    for chain, start in zip(chains, above, strict=True):
+        first.append(row + len(tokens))
+        parents += [start, *range(first[-1], first[-1] + len(chain) - 1)][: len(chain)]
+        tokens += chain
+    return tokens, parents, first
 
 
 class Trie(NamedTuple):

@@ -1,4 +1,4 @@
-"""Labels of copied chains, alone and with drafted trees beside them.
+"""Labels of copied chains, alone and with drafted trees beside them; those below them are added in `below`.
 
 A copied chain `c_1 .. c_m` needs no sampling: `E[tau + 1] = 1 + sum_d R_d`, `R_d = prod_{i<=d} p(c_i)`. Beside a
 drafted tree of depth `D` the verifier's own expectation counts as far as both go; a chain that is longer adds `R_d` for
@@ -35,7 +35,10 @@ def with_copies(
 
 
 def label_copies(drawing: Drawing, chain: CopiedChain, space: ActionSpace, verifier: str) -> list[float | None]:
-    """Expected tokens of a step with each of `space.copies`; None for a mixed tree that the verifier does not take."""
+    """Expected tokens of a step with each of `space.copies`, but for what is drafted below the chain.
+
+    None for a mixed tree that the verifier does not take.
+    """
     reach, known = chain.reach, dict[tuple[int, Expansion], float]()
 
     def beside(tree: Expansion, length: int) -> float:
@@ -45,7 +48,7 @@ def label_copies(drawing: Drawing, chain: CopiedChain, space: ActionSpace, verif
 
     labels: list[float | None] = []
     for length, tree, is_beside in space.copies:
-        mixed = min(length, tree.max_depth)
+        mixed = min(length, tree.max_depth) if is_beside else 0
         if is_beside and verifier not in MIXED:
             labels.append(None)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -70,13 +70,23 @@ class Forest:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def drafted_rows(self) -> int:
+        """Rows that the draft has run below the roots' own."""
+        return len(self.draft_probs) - self.num_roots
+
     def drawings(
-        self, target_probs: Tensor, chains: Sequence[CopiedChain | None] = (), depth: int = 0
+        self,
+        target_probs: Tensor,
+        chains: Sequence[CopiedChain | None] = (),
+        depth: int = 0,
+        weights: Sequence[float] = (),
     ) -> list[Drawing]:
         """All super-trees, which share their nodes and distributions; `target_probs` is `[inner nodes, vocab]`.
 
         A drawing's inner nodes come first, as their distributions do; then those of `chains`, what could be copied at
-        each root, down to `depth`, where only the target has distributions; then the others.
+        each root, down to `depth`, where only the target has distributions; then the others. `weights` are those of the
+        roots, where these are ends of copied chains.
         """
         trie = add_chains(self.parents, self.tokens, self.rows, chains, depth)
         scored = [*self.inner, *trie.scored]
@@ -91,7 +101,13 @@ class Forest:
         nodes = Nodes(distributions, parents, tokens, [place[node] for node in range(len(self), len(place))])
         copied = [[place[node] for node in chain] for chain in trie.chains]
         return [
-            Drawing(nodes, *self.paths(tree, place), self.limits, copied[path.root] if copied else ())
+            Drawing(
+                nodes,
+                *self.paths(tree, place),
+                self.limits,
+                copied[path.root] if copied else (),
+                weights[path.root] if weights else 1.0,
+            )
             for tree, path in enumerate(self.trunks)
         ]
 
@@ -109,3 +125,13 @@ class Forest:
     def inner(self) -> list[int]:
         """Nodes from which something is drawn: all that the target must score, since no label depends on a leaf."""
         return [node for node, row in enumerate(self.rows) if row >= 0]
+
+
+def by_root(drawings: Sequence[Drawing]) -> Iterator[Drawing]:
+    """Drawings in turn; super-trees below one root share much of what is computed, those of two roots nothing."""
+    root = 0
+    for drawing in drawings:
+        if drawing.trunk[0] != root:
+            root = drawing.trunk[0]
+            drawing.distributions.forget()
+        yield drawing

@@ -8,16 +8,17 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
+from data_gen.labelling.below import draw_below, inner_below
 from data_gen.labelling.copied_chain import CopiedChain
 from data_gen.labelling.copies import with_copies
 from data_gen.labelling.draft_forest import draw_forest, inner_nodes
-from data_gen.labelling.forest import Forest
+from data_gen.labelling.forest import Forest, by_root
+from data_gen.labelling.scoring import Scorer
 from data_gen.labelling.trajectory import TextRoot, Trajectory
 from data_gen.work_units import WorkUnit
 from selector.config import GenerateConfig
 from selector.dataset.records import RootRecord
 from selector.decoding.stats import Stopwatch
-from selector.distributions import refuse_undefined, warp
 from selector.engine.drafting import DraftRoot, start_roots
 from selector.engine.language_model import LanguageModel
 from selector.engine.reading_draft import read, reads_target
@@ -26,7 +27,6 @@ from selector.features import Match, Previous, RootFeatures, read_target
 from selector.trees.efficiency import label_drawing
 from selector.trees.expansion import ActionSpace
 
-SCORE_ROWS = 256
 # Both models' distributions of so many rows are held at once, 49,152 to 262,144 numbers each. More rows make fewer
 # draft passes, and every row's attention reads the others' masked keys: on a CPU 256 to 4,096 differ little.
 CHUNK_ROWS = 1024
@@ -61,24 +61,29 @@ def label_unit(
             draft.keep(range(len(text)))
     records: list[RootRecord] = []
     index = TextIndex(prompt_tokens)
-    count = chunk_size(config.num_samples * inner_nodes(space.limits) + config.root_every)
+    count = chunk_size(config.num_samples * (inner_nodes(space.limits) + inner_below(space)) + config.root_every)
     while True:
         with stopwatch.section("trajectory"):
             roots = trajectory.sample_roots(count, config.root_every, config.max_new_tokens)
         if not roots:
             return records
+        copies = [find_copy(index, trajectory.tokens, root.index + 1, space) for root in roots]
+        copied = [tokens for _, tokens in copies]
         with stopwatch.section("draft"):
             known = draft.length
             new, rows = trajectory.tokens[known : roots[-1].index + 1], [root.index - known for root in roots]
             read(draft, trajectory.states, known, len(new))
             starts = start_roots(draft, new, rows, unit.draft_sampling)
             seeds = [unit.seed(f"trees at {root.position}") for root in roots]
-            forest = draw_forest(draft, starts, space.limits, config.num_samples, unit.draft_sampling, seeds)
+            how = config.num_samples, unit.draft_sampling, seeds
+            forest = draw_forest(draft, starts, space.limits, *how)
+            below = draw_below(draft, starts, copied, starts[-1].row + 1 + forest.drafted_rows, space, *how)
             draft.keep(range(starts[-1].row))  # without the last root token, which the next root's features need
-        copies = [find_copy(index, trajectory.tokens, root.index + 1, space) for root in roots]
         with stopwatch.section("target"):
-            target_probs = score_forest(trajectory, forest, roots)
-            chains = score_chains(trajectory, forest, roots, [tokens for _, tokens in copies])
+            scorer = Scorer(trajectory)
+            target_probs = scorer.forest(forest, scorer.rows_of(roots), [root.probs for root in roots])
+            chains = scorer.chains(roots, copied)
+            below_probs = below.score(scorer, chains) if below else target_probs
             trajectory.commit()
         with stopwatch.section("features"):
             features = [
@@ -87,38 +92,20 @@ def label_unit(
             ]
         with stopwatch.section("labels"):
             samples = label_forest(forest, target_probs, space, config.verifiers, chains)
+            if below:
+                below.add_labels(samples, below_probs, chains, space)
         for place, root in enumerate(roots):
             own = slice(place * config.num_samples, (place + 1) * config.num_samples)
             labels = {name: values[own] for name, values in samples.items()}
             records.append(_record(unit, root, features[place], labels))
-        count = chunk_size(len(forest.draft_probs) // len(roots) + config.root_every, count)
+        rows_drawn = len(forest.draft_probs) + (len(below.forest.draft_probs) if below else 0)
+        count = chunk_size(rows_drawn // len(roots) + config.root_every, count)
 
 
 def chunk_size(rows: int, before: int | None = None) -> int:
     """How many roots of `rows` rows make a chunk; at most four times as many as `before`, whose rows were counted."""
     count = max(1, CHUNK_ROWS // rows)
     return count if before is None else min(count, 4 * before)
-
-
-def score_forest(trajectory: Trajectory, forest: Forest, roots: Sequence[TextRoot]) -> Tensor:
-    """The target's warped distributions `[inner nodes, vocab]`; those of the roots are known from the text.
-
-    Passes are cut at `SCORE_ROWS` rows, which bounds what warping needs. The rows stay pending behind the text's.
-    Raises UserError where the target has no distribution.
-    """
-    target, inner, known = trajectory.target, forest.inner, len(roots)
-    pending = len(trajectory.tokens) - 1 - target.length
-    rows = [root.index - target.length for root in roots] + list(range(pending, pending + len(inner) - known))
-    tokens = torch.tensor([forest.tokens[node] for node in inner], device=target.device)
-    parents = [rows[forest.rows[forest.parents[node]]] for node in inner[known:]]
-    probs = roots[0].probs.new_empty(len(inner), target.vocab_size)
-    probs[:known] = torch.stack([root.probs for root in roots])
-    for start in range(0, len(parents), SCORE_ROWS):
-        part = parents[start : start + SCORE_ROWS]
-        first, end = known + start, known + start + len(part)
-        probs[first:end] = warp(target.extend(tokens[first:end], part).logits, trajectory.sampling)
-    refuse_undefined(probs, "target")
-    return probs
 
 
 def find_copy(
@@ -128,28 +115,6 @@ def find_copy(
     index.append(text[len(index) : length])
     match = index.match()
     return match, tuple(index.copy(max(space.copied))) if match and space.copied else ()
-
-
-def score_chains(
-    trajectory: Trajectory, forest: Forest, roots: Sequence[TextRoot], chains: Sequence[tuple[int, ...]]
-) -> list[CopiedChain | None]:
-    """The target's distributions along what could be copied at each root; the rows stay pending behind the forest's."""
-    target = trajectory.target
-    scored: list[CopiedChain | None] = []
-    row = len(trajectory.tokens) - 1 - target.length + len(forest.inner) - len(roots)
-    for root, chain in zip(roots, chains, strict=True):
-        if not chain:
-            scored.append(None)
-            continue
-        probs, above = root.probs[None], root.index - target.length
-        if len(chain) > 1:
-            tokens = torch.tensor(chain[:-1], device=target.device)
-            parents = [above, *range(row, row + len(tokens) - 1)]
-            probs = torch.cat([probs, warp(target.extend(tokens, parents).logits, trajectory.sampling)])
-            refuse_undefined(probs, "target")
-            row += len(tokens)
-        scored.append(CopiedChain(chain, probs))
-    return scored
 
 
 def label_forest(
@@ -164,13 +129,11 @@ def label_forest(
     `chains`: what could be copied at each root; needed where the space has copies.
     """
     labels: dict[str, list[Tensor]] = {name: [] for name in verifiers}
-    root, depth = 0, max((tree.max_depth for tree in space.beside), default=0)
-    for drawing in forest.drawings(target_probs, chains, depth):
-        if drawing.trunk[0] != root:
-            root = drawing.trunk[0]
-            drawing.distributions.forget()  # super-trees below one root share many nodes, those of two roots none
+    depth = max((tree.max_depth for tree in space.beside), default=0)
+    for drawing in by_root(forest.drawings(target_probs, chains, depth)):
+        chain = chains[drawing.trunk[0]] if space.copies else None
         for name, values in label_drawing(drawing, space, verifiers).items():
-            labels[name].append(with_copies(values, drawing, chains[root], space, name) if space.copies else values)
+            labels[name].append(with_copies(values, drawing, chain, space, name) if space.copies else values)
     return {name: torch.stack(values) for name, values in labels.items()}
 
 

@@ -28,7 +28,7 @@ def walk_estimates(drawing: Drawing, solver: Solver) -> Estimates:
     ends = [item for item in drawing.end_lists if rates[item[0], len(item[1])] is None]
     branching = solve_lists(drawing, solver, list(dict.fromkeys(drawing.inner_lists + ends)))
 
-    reach = {drawing.trunk[0]: 1.0}
+    reach = {drawing.trunk[0]: drawing.weight}
     for node in drawing.nodes[1:]:
         parent = drawing.parents[node]
         reach[node] = reach[parent] * branching[parent, (node,)][node]
@@ -107,7 +107,7 @@ def block_chain(drawing: Drawing, weights: Mapping[int, float]) -> list[float]:
 
 def chain_weights(drawing: Drawing) -> dict[int, float]:
     """`w` of each node as the end of a single path: `w_i = min(1, w_{i-1} p / q)`."""
-    weights = {drawing.trunk[0]: 1.0}
+    weights = {drawing.trunk[0]: drawing.weight}
     for node in drawing.nodes[1:]:
         weights[node] = ratio(weights[drawing.parents[node]] * drawing.target[node], drawing.draft[node])
     return weights

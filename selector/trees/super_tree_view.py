@@ -68,6 +68,7 @@ class Drawing:
         limits: largest `(K, L1, L2)`.
         nodes: its own, parents first; `all_nodes` are those it lies among.
         copied: nodes of what could be copied from the root on, in order; they need not be the drawing's own.
+        weight: chance that what is copied above the root is accepted; 1 where the step starts at the root.
         distributions, parents, tokens, target, draft: as in `Nodes`.
     """
 
@@ -78,8 +79,10 @@ class Drawing:
         branches: Sequence[Sequence[Sequence[int]]],
         limits: Expansion,
         copied: Sequence[int] = (),
+        weight: float = 1.0,
     ) -> None:
         self.trunk, self.branches, self.limits, self.all_nodes, self.copied = trunk, branches, limits, nodes, copied
+        self.weight = weight
         self.nodes = sorted({*trunk, *(node for below in branches for branch in below for node in branch)})
         self.distributions, self.parents, self.tokens = nodes.distributions, nodes.parents, nodes.tokens
         self.target, self.draft = nodes.target, nodes.draft

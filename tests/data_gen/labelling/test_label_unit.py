@@ -1,35 +1,42 @@
 """One work unit: where roots lie, their features, that labelling leaves no trace in the text or the caches."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
 from data_gen.labelling import label_unit as roots
+from data_gen.labelling import scoring
+from data_gen.labelling.below import deepest
 from data_gen.labelling.label_unit import SECTIONS, chunk_size, label_unit
 from data_gen.labelling.trajectory import Trajectory
 from data_gen.prompts.prompts import load_prompts
 from data_gen.work_units import plan_units
+from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import Stopwatch
-from selector.distributions import warp
+from selector.distributions import Sampling, warp
 from selector.engine.huggingface import HuggingFaceModel
 from selector.features import SCALARS
 from selector.trees.expansion import ActionSpace
+from selector.trees.verifiers import get_verifier
 from tests.support.distances import entropy
 from tests.support.small_runs import small_config, table_pair
 
 SPACE = ActionSpace(2, 1, 2)
+COPIES = ActionSpace(2, 1, 2, copied=(3, 1), beside=((1, 0, 1),), below=((2, 0, 2), (2, 1, 1)))
 PROMPT = [0, 1, 2]
+REPEATING = [5, 6, 7, 8, 9, 5, 6, 7, 8, 9, 5, 6]
 
 
 def unit_of(prompt_file, place=0):
     return plan_units(small_config([prompt_file]).generate, load_prompts([prompt_file]))[place]
 
 
-def run(pair, unit, prompt=PROMPT, end=(), **changes):
+def run(pair, unit, prompt=PROMPT, end=(), space=SPACE, **changes):
     config = small_config(["builtin"], **changes).generate
-    return label_unit(pair.target, pair.draft, prompt, unit, config, SPACE, end)
+    return label_unit(pair.target, pair.draft, prompt, unit, config, space, end)
 
 
 def plain_text(pair, unit, steps, prompt=PROMPT):
@@ -56,9 +63,10 @@ def test_no_root_after_the_end(prompt_file):
     assert [record.position for record in run(pair, unit, end=(end,))] == list(range(0, first, 3))
 
 
-def test_labelling_does_not_touch_the_text(prompt_file):
+@pytest.mark.parametrize("space", [SPACE, COPIES])
+def test_labelling_does_not_touch_the_text(prompt_file, space):
     pair, unit = table_pair(), unit_of(prompt_file)
-    run(pair, unit, num_samples=4)
+    run(pair, unit, num_samples=4, space=space)
     assert pair.target.committed == plain_text(table_pair(), unit, 7)[:-1]
     assert pair.draft.committed == pair.target.committed[: len(pair.draft.committed)]
 
@@ -98,22 +106,23 @@ def test_halves_and_standard_error(prompt_file, monkeypatch):
 
 def test_scoring_in_pieces_is_the_same(prompt_file, monkeypatch):
     pair, unit = table_pair(), unit_of(prompt_file)
-    whole = run(pair, unit)
-    monkeypatch.setattr(roots, "SCORE_ROWS", 3)
-    for one, other in zip(whole, run(pair, unit), strict=True):
+    whole = run(pair, unit, space=COPIES)
+    monkeypatch.setattr(scoring, "SCORE_ROWS", 3)
+    for one, other in zip(whole, run(pair, unit, space=COPIES), strict=True):
         torch.testing.assert_close(one.efficiency, other.efficiency)
 
 
+@pytest.mark.parametrize("space", [SPACE, COPIES])
 @pytest.mark.parametrize("every", [1, 3])
-def test_chunks_are_the_same_roots(prompt_file, monkeypatch, every):
+def test_chunks_are_the_same_roots(prompt_file, monkeypatch, every, space):
     pair, unit = table_pair(), unit_of(prompt_file)
     passes = []
     extend = pair.target.extend
     pair.target.extend = lambda tokens, *args, **options: passes.append(len(tokens)) or extend(tokens, *args, **options)
-    together = run(pair, unit, root_every=every, num_samples=4)
+    together = run(pair, unit, root_every=every, num_samples=4, space=space)
     whole = len(passes)
     monkeypatch.setattr(roots, "CHUNK_ROWS", 1)
-    alone = run(pair, unit, root_every=every, num_samples=4)
+    alone = run(pair, unit, root_every=every, num_samples=4, space=space)
     assert len(passes) - whole > whole  # the same text and more forests
     assert [record.position for record in alone] == [record.position for record in together]
     for one, other in zip(alone, together, strict=True):
@@ -127,6 +136,31 @@ def test_chunk_sizes_keep_to_the_budget(monkeypatch):
     assert [chunk_size(rows) for rows in (1000, 101, 100, 50, 33)] == [1, 1, 1, 2, 3]
     assert chunk_size(5, before=1) == 4
     assert chunk_size(50, before=3) == 2
+
+
+def test_how_deep_labels_look():
+    assert [deepest(space) for space in (SPACE, ActionSpace(2, 1, 2, copied=(8,)), COPIES)] == [3, 8, 3 + 3]
+
+
+def test_greedy_labels_are_the_tokens_of_steps(prompt_file, target, draft):
+    """All that is drawn is sure: a label is what a decoding step commits from the same text."""
+    unit = replace(unit_of(prompt_file), sampling=(greedy := Sampling(temperature=0)), draft_sampling=greedy)
+    config = small_config(["builtin"], max_new_tokens=40, root_every=1, verifiers=["traversal", "bv"]).generate
+    records = label_unit(target, draft, REPEATING, unit, config, COPIES, ())
+    trajectory = Trajectory(target, REPEATING, greedy, None)
+    while trajectory.position < 40:
+        trajectory.step()
+    sequence = SpeculativeSequence(target, draft, greedy, greedy, torch.Generator(), Stopwatch(defaultdict(float)))
+    copied = 0
+    for record in records:
+        text = trajectory.tokens[: record.context_length + 1]
+        for action, expansion in enumerate(COPIES.copies, len(COPIES.drafted)):
+            name = "traversal" if expansion.beside else "bv"
+            sequence.prefill(text)
+            committed = sequence.step(sequence.available(expansion), get_verifier(name))
+            assert record.efficiency[name][:, action].tolist() == pytest.approx([len(committed.tokens)] * 2)
+            copied += 0 < committed.copied == committed.accepted_copies < len(committed.tokens) - 1
+    assert copied > 3
 
 
 def test_seconds_by_section(prompt_file):

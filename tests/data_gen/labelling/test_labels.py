@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from data_gen.labelling import draft_forest as supertree
+from data_gen.labelling.below import draw_below
 from data_gen.labelling.draft_forest import draw_forest
-from data_gen.labelling.label_unit import label_forest, score_chains, score_forest
+from data_gen.labelling.label_unit import label_forest
+from data_gen.labelling.scoring import Scorer
 from data_gen.labelling.trajectory import Trajectory
 from selector.decoding.sequence import SpeculativeSequence
 from selector.decoding.stats import Stopwatch
@@ -24,8 +26,9 @@ from tests.support.table_model import TableModel
 
 SAMPLING = Sampling(temperature=0.9)
 BESIDE = Expansion(1, 0, 2), Expansion(2, 1, 1)
-SPACE = ActionSpace(3, 1, 2, copied=(1, 4), beside=BESIDE)
-EARLIER = (1, 0, 1, 3)  # what could be copied at both roots
+BELOW = Expansion(1, 0, 2), Expansion(2, 0, 2)
+SPACE = ActionSpace(3, 1, 2, copied=(1, 3), beside=BESIDE, below=BELOW)
+EARLIER = (3, 3, 0)  # what could be copied at both roots
 PROMPT = [1, 0, 2]
 FORESTS, SAMPLES = 4, 40
 STEPS = 400
@@ -49,6 +52,10 @@ def start_both(draft, trajectory, roots):
     return start_roots(draft, trajectory.tokens[known:end], [root.index - known for root in roots], SAMPLING)
 
 
+def score(scorer, forest, roots):
+    return scorer.forest(forest, scorer.rows_of(roots), [root.probs for root in roots])
+
+
 def draw_labels(names, forests=FORESTS, change=lambda roots: roots):
     """Per verifier `[2, samples, actions]`: labels of two roots that are drafted and scored together."""
     target, draft = table_pair()
@@ -59,9 +66,16 @@ def draw_labels(names, forests=FORESTS, change=lambda roots: roots):
         starts = start_both(draft, trajectory, roots)
         seeds = [2 * number, 2 * number + 1]
         forest = draw_forest(draft, starts, SPACE.limits, SAMPLES, SAMPLING, seeds)
-        target_laws = score_forest(trajectory, forest, change(roots))
-        chains = score_chains(trajectory, forest, roots, [EARLIER, EARLIER])
-        drawn.append(label_forest(forest, target_laws, SPACE, names, chains))
+        row = len(draft.pending)
+        assert row == starts[-1].row + 1 + forest.drafted_rows
+        below = draw_below(draft, starts, [EARLIER, EARLIER], row, SPACE, SAMPLES, SAMPLING, seeds)
+        scorer = Scorer(trajectory)
+        target_laws = score(scorer, forest, change(roots))
+        chains = scorer.chains(roots, [EARLIER, EARLIER])
+        below_laws = below.score(scorer, chains)
+        labels = label_forest(forest, target_laws, SPACE, names, chains)
+        below.add_labels(labels, below_laws, chains, SPACE)
+        drawn.append(labels)
     return {name: torch.cat([values[name].view(2, SAMPLES, -1) for values in drawn], 1) for name in names}
 
 
@@ -173,7 +187,7 @@ def test_labels_of_a_forest_are_those_of_its_super_trees():
     prefill(draft, PROMPT[:-2])
     starts = start_both(draft, trajectory, roots)
     forest = draw_forest(draft, starts, SPACE.limits, 3, SAMPLING, [5, 6])
-    target_laws = score_forest(trajectory, forest, roots)
+    target_laws = score(Scorer(trajectory), forest, roots)
     drafted = ActionSpace(*SPACE.limits)
     together = label_forest(forest, target_laws, drafted, list(VERIFIERS))
     for number in range(6):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -194,6 +195,19 @@ def test_the_draft_lags_behind_copies_and_catches_up_in_one_pass(monkeypatch: py
     done = [len(next(steps).tokens) for _ in script]
     assert lags[:3] == [5, 5 + done[0], 5 + done[0] + done[1]]
     assert passes == [1 + lags[2] + 2, 1], "what it lacks and the copied tokens, then the level below"
+
+
+def test_texts_beside_each_other_copy_each_from_its_own() -> None:
+    pair = SimpleNamespace(target=TableModel(3, 11), draft=TableModel(3, 12), end_ids=(), decode=str)
+    decoder = Decoder(pair, "traversal", parse_policy("match 1: copy 3 | (2, 0, 1), else copy 2 + (2, 0, 1)"))
+
+    def start(prompt: list[int]) -> Any:
+        return islice(decoder.steps(prompt, Counted(100), Sampling(0.8), 3), 8)
+
+    prompts = [REPEATING, [2, 1, 2, 0, 2, 1]]
+    alone = [[list(step.tokens) for step in start(prompt)] for prompt in prompts]
+    together = [[list(step.tokens) for step in steps] for steps in zip(*map(start, prompts), strict=True)]
+    assert together == list(map(list, zip(*alone, strict=True)))
 
 
 class Counted:

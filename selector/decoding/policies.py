@@ -105,9 +105,14 @@ class SelectorPolicy:
         self.head: Head = named or checkpoint.config.default_head
         profile = profile or checkpoint.profile
         contexts = torch.arange(0, profile.contexts[-1] + CONTEXT_STEP, CONTEXT_STEP)
-        self._space, takes = checkpoint.space.expansions, available(checkpoint.config.shape).matched.tolist()
-        self.actions = tuple(action for action, taken in zip(self._space, takes, strict=True) if taken)
-        self._prices = checkpoint.prices(profile.selector_times(contexts, checkpoint.space)).numpy()
+        space, taken = checkpoint.space, available(checkpoint.config.shape).matched
+        self.actions = tuple(action for action, takes in zip(space.expansions, taken.tolist(), strict=True) if takes)
+        self._taken = tuple(action if action in self.actions else action.drafted for action in space.expansions)
+        times, parts = profile.selector_times(contexts, space), list(space.drafted_parts)
+        self._prices = {  # what cannot be taken costs what is taken in its place
+            True: checkpoint.prices(torch.where(taken, times, times[:, parts])).numpy(),
+            False: checkpoint.prices(times[:, parts]).numpy(),
+        }
 
     def __str__(self) -> str:
         return f"the selector's {self.head} head"
@@ -115,9 +120,10 @@ class SelectorPolicy:
     def choose(self, root: RootView) -> Action:
         """The action of the checkpoint's head."""
         row = (root.context_length + CONTEXT_STEP // 2) // CONTEXT_STEP
-        prices = self._prices[min(row, len(self._prices) - 1)]  # flat past the longest context of the profile
+        prices = self._prices[root.match is not None]
+        own = prices[min(row, len(prices) - 1)]  # flat past the longest context of the profile
         features = root.features(previous=self.checkpoint.reads_previous)
-        return self._space[self.checkpoint.choose(features, prices, self.head)]
+        return self._taken[self.checkpoint.choose(features, own, self.head)]
 
 
 def parse_policy(text: str) -> FixedPolicy | MatchRule:

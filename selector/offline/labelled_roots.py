@@ -12,6 +12,7 @@ from selector.dataset.dataset import RootDataset
 from selector.latency import LatencyProfile
 from selector.statistics import Floats, Ints
 from selector.trees.expansion import ActionSpace
+from selector.trees.verifiers import MIXED
 
 Mask = NDArray[np.bool_]
 IN_PROMPT = "copy_in_prompt"
@@ -83,9 +84,11 @@ def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) ->
     setting_values = tuple(sorted(set(pairs)))
     settings = np.array([setting_values.index(pair) for pair in pairs])
     times, selector_times = profile.action_times(context, space).numpy(), profile.selector_times(context, space).numpy()
-    unmatched, parts = ~dataset.matched.numpy(), list(space.drafted_parts)
-    for table in (times, selector_times):
-        table[unmatched] = table[unmatched][:, parts]
+    unmatched, parts = ~dataset.matched.numpy()[:, None], list(space.drafted_parts)
+    untaken = np.array([getattr(action, "beside", False) and verifier not in MIXED for action in space.expansions])
+    times, selector_times = (
+        np.where(unmatched | untaken, table[:, parts], table) for table in (times, selector_times)
+    )
     return LabelledRoots(
         space=space,
         match=dataset.match_length.double().numpy(),

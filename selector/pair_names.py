@@ -94,12 +94,17 @@ class PairNames:
         return shared_licence(self.target.licence, self.draft.licence)
 
     def given_to(self, pair: PairConfig) -> PairConfig:
-        """`pair` with these models in the place of each that it does not name itself."""
+        """`pair` with these models in the place of each that it does not name itself.
+
+        A revision or a quantization that `pair` asks for stays.
+        """
         if self.target.name and pair.target == PairConfig.target:
-            own, kind = self.target, self.quantization
-            pair = replace(pair, target=own.name, revision=own.revision, quantization=kind)
+            kind = self.quantization if pair.quantization == PairConfig.quantization else pair.quantization
+            pair = replace(
+                pair, target=self.target.name, revision=pair.revision or self.target.revision, quantization=kind
+            )
         if self.draft.name and pair.draft == PairConfig.draft:
-            pair = replace(pair, draft=self.draft.name, draft_revision=self.draft.revision)
+            pair = replace(pair, draft=self.draft.name, draft_revision=pair.draft_revision or self.draft.revision)
         return pair
 
 

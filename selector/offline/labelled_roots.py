@@ -86,9 +86,7 @@ def build_roots(dataset: RootDataset, verifier: str, profile: LatencyProfile) ->
     times, selector_times = profile.action_times(context, space).numpy(), profile.selector_times(context, space).numpy()
     unmatched, parts = ~dataset.matched.numpy()[:, None], list(space.drafted_parts)
     untaken = np.array([getattr(action, "beside", False) and verifier not in MIXED for action in space.expansions])
-    times, selector_times = (
-        np.where(unmatched | untaken, table[:, parts], table) for table in (times, selector_times)
-    )
+    times, selector_times = (np.where(unmatched | untaken, table[:, parts], table) for table in (times, selector_times))
     return LabelledRoots(
         space=space,
         match=dataset.match_length.double().numpy(),

@@ -20,6 +20,9 @@ def test_models_are_given_to_who_names_none() -> None:
     assert names.given_to(PairConfig(target="mine")) == PairConfig("mine", "/models/draft")
     own_draft = PairConfig(draft="mine")
     assert names.given_to(own_draft) == PairConfig("someone/target", "mine", revision=COMMIT, quantization="nf4")
+    asked = PairConfig(revision="v2", draft_revision="v3", quantization="nf4")
+    given = PairNames(ModelName("someone/target", COMMIT), ModelName("someone/draft", COMMIT)).given_to(asked)
+    assert (given.revision, given.draft_revision, given.quantization) == ("v2", "v3", "nf4")
     other = PairConfig("mine", "mine too")
     assert names.given_to(other) is other
     assert PairNames().given_to(other) is other

@@ -46,7 +46,7 @@ def overview_chart(combinations: Sequence[Combination]) -> Figure:
             ratio = combination.figures.get((policy, "ratio_to_best_static"))
             if ratio is not None:
                 bar_with_interval(axes, row + offset, ratio, colour(policy), marker)
-    for policy, marker in (("selector", "o"), ("rule", "s"), ("oracle", "^")):
+    for policy, marker in (("selector", "o"), ("oracle", "^")):
         axes.plot([], [], marker, color=colour(policy), label=policy)
     label_rows(axes, [f"{one.verifier}, {one.figure('ratio_to_plain').value:.2f}× plain" for one in combinations])
     axes.set_xlabel(OVER_STATIC)

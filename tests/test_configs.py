@@ -54,7 +54,7 @@ def test_checkpoints_load_and_choose(folder: Path) -> None:
     assert checkpoint.best_static in checkpoint.space.expansions
     shape, generator = checkpoint.config.shape, torch.Generator().manual_seed(0)
     sizes = shape.target_hidden, shape.draft_hidden, shape.draft_hidden, shape.num_scalars
-    root: Any = SimpleNamespace(context_length=40, features=lambda previous: features)
+    root: Any = SimpleNamespace(context_length=40, match=None, features=lambda previous: features)
     for head in ("auto", *HEADS):
         policy = SelectorPolicy(checkpoint, head=head)
         features = RootFeatures(*(torch.randn(size, generator=generator) for size in sizes))

@@ -41,7 +41,8 @@ class AdjustedMeans:
         enough = np.bincount(arm, minlength=arms).min() >= ENOUGH * (1 + known.shape[1])
         self._rows = np.concatenate([np.ones((len(arm), 1)), known if enough else known[:, :0]], 1)
         met = self._sums(self._rows, prompt)
-        self._met = met / met[:, :1]
+        with np.errstate(invalid="ignore"):  # a resample without any step has no means
+            self._met = met / met[:, :1]
 
     def of(self, arm: int, *values: Floats) -> list[Floats]:
         """`[resamples]` for each of `values [steps]`; NaN where a resample has no step of the arm."""

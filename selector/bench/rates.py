@@ -139,7 +139,8 @@ class Measured:
         found = {}
         for place, own in enumerate(self.arms):
             tokens, seconds = means.of(place, expected, steady)
-            found[own.name] = tokens / seconds
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found[own.name] = tokens / seconds
         return found
 
     def width(self) -> float | None:

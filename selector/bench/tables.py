@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -14,6 +15,7 @@ from selector.bench.texts import PLAIN
 from selector.statistics import as_text
 
 DISORDER = 1.05  # above it a sentence says that other work took the machine's time
+NAME = 10  # columns of a terminal that an arm's name has at least
 OPPONENTS = {"ratio_to_static": "against", "ratio_to_rule": "rule"}
 
 
@@ -56,9 +58,10 @@ def verdict(rows: Sequence[dict[str, Any]]) -> str:
 
 def bench_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Throughput with intervals, tokens a step, and the time outside the models."""
-    table = Table()
-    for heading in ("arm", "steps", "tokens/s", "x plain", "x no drafting", "a step", "overhead"):
-        table.add_column(heading, no_wrap=heading != "arm")  # names wrap before figures are cut
+    table = Table(box=SIMPLE, padding=(0, 0), pad_edge=False)
+    table.add_column("arm", min_width=NAME)  # names wrap before figures are cut
+    for heading in ("steps", "tok/s", "× plain", "× no drafting", "a step", "outside"):
+        table.add_column(heading, no_wrap=True, justify="right")
     for row in rows:
         ratios = (f"{interval_of(row, name):.2f}" for name in ("ratio_to_plain", "ratio_to_no_drafting"))
         name = row["arm"] + ", texts that loop" * row.get("looping", False)
@@ -71,7 +74,9 @@ def bench_table(rows: Sequence[dict[str, Any]]) -> Table:
 
 def part_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Arms over their opponents by task and setting."""
-    table = Table("part", "arm", "steps", "x static", "x rule")
+    table = Table("part", "arm", box=SIMPLE, padding=(0, 0), pad_edge=False)
+    for heading in ("steps", "× static", "× rule"):
+        table.add_column(heading, no_wrap=True, justify="right")
     for row in rows:
         ratios = (f"{interval_of(row, name):.2f}" if row.get(name) is not None else "–" for name in OPPONENTS)
         table.add_row(row["part"], row["arm"], str(row["steps"]), *ratios)

@@ -82,7 +82,7 @@ class SelectorCheckpoint:
     Example:
         >>> checkpoint = ddte.SelectorCheckpoint.load("checkpoints/smollm2-135m/traversal")
         >>> checkpoint.config.verifier, checkpoint.best_static
-        ('traversal', Expansion(num_branches=1, trunk_length=0, branch_length=1))
+        ('traversal', Expansion(num_branches=3, trunk_length=0, branch_length=1))
     """
 
     def __init__(self, network: SelectorNetwork, config: CheckpointConfig, card: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from rich.console import Console
 from selector.bench import decode as bench
 from selector.bench.decode import bench_settings, bench_times, parts_of
 from selector.bench.step_arms import arm_names, step_arms
-from selector.bench.tables import exit_code
+from selector.bench.tables import bench_table, exit_code, part_table
 from selector.cli.main import main
 from selector.config import DecodeConfig
 from selector.decoding import pass_times
@@ -87,6 +88,23 @@ def test_parts_are_tasks_and_settings_where_there_are_several() -> None:
         "temperature 1, top-p 1": {(0, 1), (1, 1), (2, 1)},
     }
     assert parts_of(["coding"], [cool]) == {}
+
+
+def test_names_are_seen_on_a_narrow_terminal() -> None:
+    output, ends = io.StringIO(), {"": 1.234, "_low": 1.123, "_high": 12.345}
+    row: dict[str, Any] = {
+        "arm": "traversal selector",
+        "steps": 12345,
+        "tokens_per_second": 123.4,
+        "tokens_a_step": 1.5,
+    }
+    for name in ("plain", "no_drafting", "static", "rule"):
+        row |= {f"ratio_to_{name}{end}": value for end, value in ends.items()}
+    console = Console(file=output, width=80)
+    console.print(bench_table([row | {"overhead_share": 0.5}]))
+    console.print(part_table([row | {"part": "temperature 0.6, top-p 1"}]))
+    assert output.getvalue().count("traversal") == 2
+    assert output.getvalue().count("1.23 [1.12, 12.35]") == 4
 
 
 def test_arms_that_copy_take_more_steps() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -112,6 +113,13 @@ def test_without_runs_there_is_no_ratio() -> None:
     assert empty.width() is None
     rates = step_sums([], 0, 2).rates(resample_counts(2, 10, 0))
     assert ratio(rates, rates, 0.95).value is None
+
+
+def test_resamples_without_a_step_are_left_out_in_silence() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = measured([one for one in world() if one.prompt == 0]).rows()
+    assert rows[2]["ratio_to_static"] == pytest.approx(1.25)
 
 
 def test_parts_are_measured_by_themselves() -> None:

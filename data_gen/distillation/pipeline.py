@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from data_gen.distillation.acceptance import acceptance_per_prompt, with_interval
 from data_gen.distillation.sampling import sample_shards
-from data_gen.distillation.settings import check_target
+from data_gen.distillation.settings import check_start, check_target
 from data_gen.distillation.shards import frequent_tokens
 from data_gen.distillation.training import DEPTHS, TEMPERATURES, DraftTraining
 from data_gen.prompts.prompts import load_prompts
@@ -28,6 +28,7 @@ from selector.engine.early_exit import build_early_exit, load_draft, save_draft,
 from selector.engine.huggingface import load_target
 from selector.engine.naming import target_name
 from selector.pair_names import ModelName, licence_keys
+from selector.shipped import find
 
 READS = {"tokens": "", "target": ", which reads the target's last hidden state before each token beside the token"}
 console = Console()
@@ -46,12 +47,16 @@ def _distill(config: Config, folder: Path, work: Path) -> None:
     target, tokenizer = load_target(config.pair)
     vocab_size = target.config.vocab_size
     check_target(settings, target.config.num_hidden_layers, vocab_size)
+    start = None if settings.start is None else find(settings.start)
+    if start is not None:  # tried before hours of sampling
+        check_start(start)
+        start_from(build_early_exit(target, settings.layers, None, settings.reads), start, target)
     _claim(work, config)
     held_out_shards, training_shards = hold_out(_sample(target, tokenizer, config, work), settings.holdout_tokens)
     head_tokens = frequent_tokens(training_shards, vocab_size, settings.head_tokens or vocab_size)
     draft = build_early_exit(target.float(), settings.layers, head_tokens, settings.reads)  # type: ignore[no-untyped-call]
-    if settings.start is not None:
-        start_from(draft, Path(settings.start), target)
+    if start is not None:
+        start_from(draft, start, target)
     training = DraftTraining(draft, head_tokens, training_shards, settings, held_out_shards)
     with _progress("Training") as progress:
         task = progress.add_task("training", total=training.total_shards, completed=training.done_shards)

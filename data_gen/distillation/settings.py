@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from selector.config import DistillConfig
+from selector.engine.early_exit import is_early_exit
 from selector.errors import UserError
 
 
@@ -13,3 +16,9 @@ def check_target(config: DistillConfig, num_layers: int, vocab_size: int) -> Non
     for name in ("head_tokens", "top_tokens"):
         if getattr(config, name) > vocab_size:
             raise UserError(f"distill.{name} is {getattr(config, name)}: the target has {vocab_size} tokens.")
+
+
+def check_start(folder: Path) -> None:
+    """A UserError where training cannot start from a folder, which holds no distilled draft."""
+    if not is_early_exit(folder):
+        raise UserError(f"distill.start is {str(folder)!r}: it holds no draft that `ddte distill` wrote.")

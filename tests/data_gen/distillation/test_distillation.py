@@ -19,7 +19,7 @@ from data_gen.distillation.settings import check_target
 from data_gen.distillation.shards import frequent_tokens, shard_batches
 from data_gen.distillation.training import DraftTraining
 from data_gen.distillation.unrolled import unrolled_logits
-from selector.config import DistillConfig, PairConfig
+from selector.config import DistillConfig, GenerateConfig, PairConfig
 from selector.engine.early_exit import build_early_exit, trained_parameters
 from selector.errors import UserError
 from tests.support.small_runs import small_config
@@ -196,8 +196,15 @@ def test_held_out_acceptance_is_the_mean_over_tokens(shards: list[Path]) -> None
     assert run.acceptance([]) == []
 
 
-@pytest.mark.parametrize("changes", [{"pair": PairConfig(target="./nothing")}])
-def test_a_refused_distillation_leaves_no_folder(tmp_path: Path, changes: dict[str, object]) -> None:
-    with pytest.raises(UserError):
-        distill(replace(small_config([]), **changes), tmp_path / "draft", tmp_path / "work")
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"pair": PairConfig(target="./nothing")}, r"^pair\.target is"),
+        ({"distill": DistillConfig(start="./nothing", layers=[0])}, r"^distill\.start is 'nothing'"),
+    ],
+)
+def test_a_refused_distillation_leaves_no_folder(tmp_path: Path, changes: dict[str, object], named: str) -> None:
+    config = replace(small_config([]), generate=GenerateConfig(), **changes)
+    with pytest.raises(UserError, match=named):
+        distill(config, tmp_path / "draft", tmp_path / "work")
     assert not list(tmp_path.iterdir())

@@ -106,8 +106,9 @@ class SelectorPolicy:
         profile = profile or checkpoint.profile
         contexts = torch.arange(0, profile.contexts[-1] + CONTEXT_STEP, CONTEXT_STEP)
         space, taken = checkpoint.space, available(checkpoint.config.shape).matched
-        self.actions = tuple(action for action, takes in zip(space.expansions, taken.tolist(), strict=True) if takes)
-        self._taken = tuple(action if action in self.actions else action.drafted for action in space.expansions)
+        pairs = list(zip(space.expansions, taken.tolist(), strict=True))
+        self.actions = tuple(action for action, takes in pairs if takes)
+        self._taken = tuple(action if takes else action.drafted for action, takes in pairs)
         times, parts = profile.selector_times(contexts, space), list(space.drafted_parts)
         self._prices = {  # what cannot be taken costs what is taken in its place
             True: checkpoint.prices(torch.where(taken, times, times[:, parts])).numpy(),

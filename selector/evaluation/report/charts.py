@@ -55,7 +55,7 @@ def overview_chart(combinations: Sequence[Combination]) -> Figure:
 
 
 def draft_cost_chart(mapped: MachineMap) -> Figure:
-    """Gain of selector and oracle over the draft's cost on the first machine; all machines of the map as numbers."""
+    """Gains of selector, copy rule and oracle over the draft's cost on the first machine; all machines as numbers."""
     figure = new_figure(3.9, WIDE)
     axes = figure.subplots()
     for policy, marker in (("selector", "o"), ("rule", "s"), ("oracle", "^")):
